@@ -143,10 +143,11 @@ pub enum Error {
     AlignmentNotPowerOfTwo { found: u64 },
     NotOurs { what: &'static str },
     ExchangeSlotNull { slot: &'static str },
-    Ndim { found: i32 },
+    Ndim { found: i32, most: usize },
     NegativeDimension { axis: usize, value: i64 },
     Overflow { what: &'static str },
     AddressWraps { data: usize, byte_offset: u64 },
+    HandlesDiffer,
     OutOfMemoryRange { low: i128, high: i128, nbytes: u64 },
     // the machine
     NoMemory { nbytes: usize },
@@ -230,6 +231,7 @@ impl Error {
             | Error::NegativeDimension { .. }
             | Error::Overflow { .. }
             | Error::AddressWraps { .. }
+            | Error::HandlesDiffer
             | Error::OutOfMemoryRange { .. } => DLRO_ERR_BOUNDS,
             Error::NoMemory { .. } => DLRO_ERR_NO_MEMORY,
             Error::Io { .. } => DLRO_ERR_IO,
@@ -354,12 +356,15 @@ impl fmt::Display for Error {
             }
             Error::NotOurs { what } => write!(f, "{what} was not made by this library; import it with DLRO_IMPORT_ADOPT first"),
             Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, and DLPack lets only dltensor_from_py_object_no_sync be"),
-            Error::Ndim { found } => write!(f, "ndim is {found}; it must be from 0 to {}", crate::error::MAX_NDIM),
+            Error::Ndim { found, most } => write!(f, "ndim is {found}; it must be from 0 to {most}"),
             Error::NegativeDimension { axis, value } => write!(f, "shape[{axis}] is {value}; dimensions must be >= 0"),
             Error::Overflow { what } => write!(f, "{what} does not fit in 63 bits"),
             Error::AddressWraps { data, byte_offset } => write!(
                 f,
                 "data {data:#x} + byte_offset {byte_offset} + the tensor's extent leaves the address space"
+            ),
+            Error::HandlesDiffer => f.write_str(
+                "the window's data is another handle than the tensor's; on this device data is no address",
             ),
             Error::OutOfMemoryRange { low, high, nbytes } => write!(
                 f,

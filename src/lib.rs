@@ -11,3 +11,7 @@
 
 pub mod abi;
 pub mod error;
+
+pub mod ffi;
+mod memory;
+mod tensor;

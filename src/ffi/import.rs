@@ -1,0 +1,198 @@
+//! Chapter *import*: a consumer takes a managed tensor and says what it needs.
+#![allow(non_camel_case_types)]
+
+use super::boundary::{self, non_null, output};
+use crate::abi::{DLDevice, DLManagedTensorVersioned};
+use crate::error::{Error, Result, Status};
+use crate::tensor::import::Options;
+use crate::tensor::requirements::{Access, Copy, Layout, Request, Wanted};
+
+/// What a consumer will do with the elements; one of the `DLRO_ACCESS_...` numbers.
+pub type dlro_access = u32;
+
+/// The values of `dlro_access`.
+#[repr(C)]
+pub enum dlro_access_values {
+    /// Only read; somebody else may write meanwhile. The default.
+    DLRO_ACCESS_READ = 0,
+    /// Read and write.
+    DLRO_ACCESS_WRITE = 1,
+    /// Only read, and rely on nobody writing while the tensor lives.
+    DLRO_ACCESS_IMMUTABLE = 2,
+}
+
+/// Whether a copy may be made; one of the `DLRO_COPY_...` numbers. The array API's `copy=`.
+pub type dlro_copy = u32;
+
+/// The values of `dlro_copy`.
+#[repr(C)]
+pub enum dlro_copy_values {
+    /// Only where nothing else meets the requirements (`copy=None`). The default.
+    DLRO_COPY_IF_NEEDED = 0,
+    /// Never (`copy=False`): what only a copy would meet is an error.
+    DLRO_COPY_NEVER = 1,
+    /// Always (`copy=True`).
+    DLRO_COPY_ALWAYS = 2,
+}
+
+/// Which strides a consumer can work with; one of the `DLRO_LAYOUT_...` numbers.
+pub type dlro_layout = u32;
+
+/// The values of `dlro_layout`.
+#[repr(C)]
+pub enum dlro_layout_values {
+    /// Any strides: negative, zero, with gaps. The default.
+    DLRO_LAYOUT_ANY = 0,
+    /// C order without gaps.
+    DLRO_LAYOUT_ROW_MAJOR = 1,
+    /// Fortran order without gaps.
+    DLRO_LAYOUT_COLUMN_MAJOR = 2,
+    /// Any strides >= 0.
+    DLRO_LAYOUT_NON_NEGATIVE = 3,
+}
+
+/// Bits of `dlro_import_options::flags`.
+#[repr(C)]
+pub enum dlro_import_flags {
+    /// The result must be a tensor of this library, which can be shared and frozen, even where the foreign
+    /// tensor would do as it is.
+    DLRO_IMPORT_ADOPT = 1,
+    /// The host must be able to read the memory, whatever device that is.
+    DLRO_IMPORT_HOST = 2,
+}
+
+/// A consumer's requirements. Start from `DLRO_IMPORT_OPTIONS_INIT`; a NULL pointer means the same.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dlro_import_options {
+    /// `sizeof(dlro_import_options)`, set by the _INIT macro. Later versions grow at the end.
+    pub struct_size: usize,
+    /// A `DLRO_ACCESS_...` number.
+    pub access: dlro_access,
+    /// A `DLRO_COPY_...` number.
+    pub copy: dlro_copy,
+    /// A `DLRO_LAYOUT_...` number.
+    pub layout: dlro_layout,
+    /// `DLRO_IMPORT_...` bits.
+    pub flags: u32,
+    /// What the address of the first element must be a multiple of, in bytes: a power of two up to 2^30; 0 for
+    /// none. It is `data + byte_offset` that counts.
+    pub alignment: u32,
+    /// The device type that the tensor must be on, a number of DLPack's `DLDeviceType`; 0 for any.
+    pub device_type: i32,
+    /// The device id that goes with `device_type`. Not read if that is 0.
+    pub device_id: i32,
+    /// 0.
+    pub reserved: u32,
+}
+
+// SAFETY: integers only, the size first.
+unsafe impl boundary::Options for dlro_import_options {
+    const NAME: &'static str = "options";
+    const LEAST: usize = 40;
+}
+
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<dlro_import_options>() == 40);
+
+pub(super) fn copy(number: dlro_copy) -> Result<Copy> {
+    match number {
+        0 => Ok(Copy::IfNeeded),
+        1 => Ok(Copy::Never),
+        2 => Ok(Copy::Always),
+        _ => Err(Error::UnknownValue { what: "copy", found: number.into() }),
+    }
+}
+
+pub(super) fn device(device_type: i32, device_id: i32) -> Wanted {
+    if device_type == 0 { Wanted::Anywhere } else { Wanted::Device(DLDevice { device_type, device_id }) }
+}
+
+/// # Safety
+/// As for `boundary::options`.
+pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Options> {
+    // SAFETY: promised by the caller.
+    let raw = unsafe { boundary::options(pointer) }?;
+    let access = match raw.access {
+        0 => Access::Read,
+        1 => Access::Write,
+        2 => Access::Immutable,
+        number => return Err(Error::UnknownValue { what: "access", found: number.into() }),
+    };
+    let layout = match raw.layout {
+        0 => Layout::Any,
+        1 => Layout::RowMajor,
+        2 => Layout::ColumnMajor,
+        3 => Layout::NonNegative,
+        number => return Err(Error::UnknownValue { what: "layout", found: number.into() }),
+    };
+    if raw.flags & !3 != 0 || raw.reserved != 0 {
+        let (what, found) = if raw.reserved != 0 { ("reserved", raw.reserved) } else { ("flags", raw.flags) };
+        return Err(Error::UnknownValue { what, found: found.into() });
+    }
+    if raw.alignment != 0 && (!raw.alignment.is_power_of_two() || raw.alignment > 1 << 30) {
+        return Err(Error::AlignmentNotPowerOfTwo { found: raw.alignment.into() });
+    }
+    let device = match device(raw.device_type, raw.device_id) {
+        Wanted::Anywhere if raw.flags & 2 != 0 => Wanted::Host,
+        device => device,
+    };
+    Ok(Options {
+        request: Request { access, copy: copy(raw.copy)?, layout, alignment: raw.alignment as usize, device },
+        adopt: raw.flags & 1 != 0,
+    })
+}
+
+/// Takes a producer's tensor, checks it, and meets the consumer's requirements with the least that does it.
+///
+/// Where nothing has to be done `*out` is `foreign` itself, untouched. Otherwise it is a tensor of this
+/// library: one that owns the foreign one (strides were missing, or `DLRO_IMPORT_ADOPT`), one over a private
+/// copy-on-write mapping of the same file (write access to a read-only tensor that this library mapped), or
+/// one over a copy, after which the foreign tensor has been released.
+///
+/// What is required is looked at in this order, and the first that cannot be met is the error, with both
+/// sides' values in the sentence:
+///
+/// | requirement | unmet | repaired by | refused with |
+/// |---|---|---|---|
+/// | version | another major version | nothing | `DLRO_ERR_VERSION` |
+/// | device, `DLRO_IMPORT_HOST` | another device | nothing | `DLRO_ERR_DEVICE` |
+/// | access WRITE | the tensor is read-only | private mapping, copy | `DLRO_ERR_READ_ONLY` |
+/// | access WRITE | elements share memory | copy | `DLRO_ERR_COPY_NEEDED` |
+/// | layout, alignment | strides or address differ | copy | `DLRO_ERR_COPY_NEEDED` |
+/// | access IMMUTABLE | somebody may write | freezing it, copy | `DLRO_ERR_NOT_IMMUTABLE`, `DLRO_ERR_BUSY` |
+///
+/// A copy is dense, writable unless access is IMMUTABLE, aligned to 256 bytes or more, and has IS_COPIED set.
+/// Flags that this library does not know stay as they are. Access READ says nothing of others: the tensor
+/// may change, and `*out` may be writable.
+///
+/// Ownership: on success `foreign` is inside `*out` or released, and `*out` belongs to the caller. On failure
+/// `foreign` still belongs to the caller, who may release it or try again, and `*out` is NULL. A PyCapsule is
+/// therefore renamed after success only.
+///
+/// Status: those of the table; `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS`, `DLRO_ERR_DTYPE` (the descriptor breaks a
+/// rule); `DLRO_ERR_DEVICE` (a copy is needed and the host cannot read the memory); `DLRO_ERR_ARGUMENT` (the
+/// options); `DLRO_ERR_NO_MEMORY`.
+///
+/// Threads: any; nobody else may use `foreign` meanwhile. Rule: DLPack 1.3, Python specification of
+/// `from_dlpack`; array API 2025.12, `from_dlpack(copy=, device=)`.
+///
+/// # Safety
+/// The caller owns `foreign`, which is what its version says it is; its memory is there.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_tensor_import(
+    foreign: *mut DLManagedTensorVersioned,
+    options: *const dlro_import_options,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> Status {
+    boundary::status(|| {
+        // SAFETY: a pointer may be all zeros.
+        let out = unsafe { output(out, "out") }?;
+        let foreign = non_null(foreign, "foreign")?;
+        // SAFETY: promised by the caller.
+        let options = unsafe { self::options(options) }?;
+        // SAFETY: promised by the caller.
+        *out = unsafe { crate::tensor::import::import(foreign, &options) }?.into_raw().as_ptr();
+        Ok(())
+    })
+}

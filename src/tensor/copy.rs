@@ -1,0 +1,112 @@
+//! Copies of elements: into a new tensor, or from one tensor into another.
+
+use super::export::Fresh;
+use super::managed::{Owned, Strides};
+use super::strided::{self, Job};
+use super::view::Checked;
+use crate::abi::*;
+use crate::error::{Error, Result};
+
+/// How a new copy is laid out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Fortran order instead of C order.
+    pub column_major: bool,
+    /// In bytes; at least [`heap::ALIGNMENT`] is used.
+    pub alignment: usize,
+}
+
+/// Copies the elements into new memory: dense, writable, IS_COPIED, solely owned by the caller.
+///
+/// # Safety
+/// The source's memory is there and nobody writes it meanwhile.
+pub unsafe fn copy(source: &Checked, wanted: Wanted) -> Result<Owned> {
+    source.require_host()?;
+    let strides = if wanted.column_major { Strides::ColumnMajor } else { Strides::RowMajor };
+    let known = Flags::READ_ONLY.bits() | Flags::IS_COPIED.bits() | Flags::IS_SUBBYTE_TYPE_PADDED.bits();
+    let copied = Fresh {
+        shape: source.shape,
+        strides,
+        dtype: source.dtype,
+        flags: (source.flags - Flags::READ_ONLY) | Flags::IS_COPIED,
+        at_least_minor: if source.flags.bits() & !known == 0 { 0 } else { source.minor },
+        alignment: wanted.alignment,
+        zeroed: source.dtype.is_subbyte() && !source.is_padded(), // the bits behind the last element are 0
+    }
+    .make()?;
+    // SAFETY: made a moment ago.
+    let target = unsafe { super::view::Untrusted::new(copied.as_ptr()).validate() }?;
+    // SAFETY: new memory, so it is writable and overlaps nothing.
+    unsafe { copy_elements(source, &target) }?;
+    Ok(copied)
+}
+
+/// Copies the elements of one tensor over those of another of the same shape and dtype.
+///
+/// # Safety
+/// Both memories are there, and nobody writes the source or uses the target meanwhile.
+pub unsafe fn copy_into(source: &Checked, target: &Checked) -> Result<()> {
+    source.require_host()?;
+    target.require_host()?;
+    if target.flags.contains(Flags::READ_ONLY) {
+        return Err(Error::WriteToReadOnly { flags: target.flags.bits() });
+    }
+    if source.dtype != target.dtype {
+        return Err(Error::DtypesDiffer { source: source.dtype.raw(), target: target.dtype.raw() });
+    }
+    if source.is_padded() != target.is_padded() && source.dtype.is_subbyte() {
+        return Err(Error::PaddingDiffers);
+    }
+    if source.shape.len() != target.shape.len() {
+        return Err(Error::RanksDiffer { source: source.shape.len(), target: target.shape.len() });
+    }
+    if let Some(axis) = (0..source.shape.len()).find(|&axis| source.shape[axis] != target.shape[axis]) {
+        return Err(Error::ShapesDiffer { axis, source: source.shape[axis], target: target.shape[axis] });
+    }
+    if target.overlaps() {
+        return Err(Error::Overlap);
+    }
+    if intersect(source, target) {
+        // SAFETY: as promised to us.
+        let between = unsafe { copy(source, Wanted::default()) }?;
+        // SAFETY: made a moment ago.
+        let between = unsafe { super::view::Untrusted::new(between.as_ptr()).validate() }?;
+        // SAFETY: new memory, which the target cannot overlap.
+        return unsafe { copy_elements(&between, target) };
+    }
+    // SAFETY: as promised to us, and they do not overlap.
+    unsafe { copy_elements(source, target) }
+}
+
+fn intersect(a: &Checked, b: &Checked) -> bool {
+    let (Some(low_a), Some(low_b)) = (a.lowest(), b.lowest()) else { return false };
+    let (low_a, low_b) = (low_a.addr() as u64, low_b.addr() as u64);
+    low_a < low_b + b.measure.span() && low_b < low_a + a.measure.span()
+}
+
+/// # Safety
+/// Both memories are there, the target may be written, and they do not overlap. Shape, dtype and padding
+/// are the same.
+unsafe fn copy_elements(source: &Checked, target: &Checked) -> Result<()> {
+    let (Some(from), Some(to)) = (source.first(), target.first()) else { return Ok(()) };
+    if source.measure.row_major && target.measure.row_major {
+        // SAFETY: both tensors are dense; packed bits lie in the same places too.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, source.measure.nbytes as usize) };
+        return Ok(());
+    }
+    let pitch = source.dtype.pitch_bits(source.is_padded());
+    let job = Job {
+        shape: source.shape,
+        source: from,
+        source_strides: source.strides,
+        target: to,
+        target_strides: target.strides,
+    };
+    if pitch.is_multiple_of(8) {
+        // SAFETY: as promised to us; the element is whole bytes.
+        unsafe { strided::copy_bytes(&job, pitch as usize / 8) }
+    } else {
+        // SAFETY: as promised to us.
+        unsafe { strided::copy_bits(&job, pitch) }
+    }
+}

@@ -1,0 +1,228 @@
+//! The only door to somebody else's descriptor: an untrusted pointer goes in, a checked view comes out.
+
+#![allow(non_upper_case_globals)] // DLPack's names in patterns
+
+use super::dtype::Dtype;
+use super::layout::{self, Measure};
+use crate::abi::*;
+use crate::error::{Error, MAX_NDIM, Result};
+use core::ptr::NonNull;
+
+/// A managed tensor of which nothing is known yet.
+///
+/// Only what DLPack keeps stable across major versions can be asked of it: version, flags, and to be
+/// released.
+#[derive(Clone, Copy)]
+pub struct Untrusted(NonNull<DLManagedTensorVersioned>);
+
+impl Untrusted {
+    /// # Safety
+    /// `tensor` points to a managed tensor of any version: readable up to and including its flags, and
+    /// whole if its major version is ours. It stays so for as long as anything made from this value is used.
+    pub const unsafe fn new(tensor: NonNull<DLManagedTensorVersioned>) -> Self {
+        Untrusted(tensor)
+    }
+
+    /// The version it claims.
+    #[inline]
+    pub fn version(self) -> DLPackVersion {
+        // SAFETY: `new` was promised that these fields can be read. No reference to the whole struct is
+        // made: of another major version the rest may not even be mapped.
+        unsafe { (&raw const (*self.0.as_ptr()).version).read() }
+    }
+
+    /// Its flags, unknown bits included.
+    #[inline]
+    pub fn flags(self) -> Flags {
+        // SAFETY: as in `version`. Our own `share` may clear a bit meanwhile, hence the atomic read.
+        let bits = unsafe { core::sync::atomic::AtomicU64::from_ptr(&raw mut (*self.0.as_ptr()).flags) };
+        Flags::from_bits_retain(bits.load(core::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// Ends the tensor: calls its deleter, if it has one. Without one there is nothing to call and nothing
+    /// to free: whose memory the struct is, only its maker knows.
+    ///
+    /// # Safety
+    /// The caller owns the tensor, and nobody uses it or anything made from it afterwards.
+    #[inline]
+    pub unsafe fn release(self) {
+        // SAFETY: the field can be read, whatever the version.
+        let deleter = unsafe { (&raw const (*self.0.as_ptr()).deleter).read() };
+        if let Some(deleter) = deleter {
+            // SAFETY: the caller owns the tensor; DLPack: the deleter may then be called once, on any thread.
+            unsafe { deleter(self.0.as_ptr()) }
+        }
+    }
+
+    /// Checks everything in the tensor that can be checked without knowing who made it.
+    #[inline]
+    pub fn validate<'a>(self) -> Result<Checked<'a>> {
+        let version = self.version();
+        if version.major != VERSION.major {
+            return Err(Error::Version { found: version });
+        }
+        // SAFETY: `new` was promised that a tensor of our major version is whole.
+        let tensor = unsafe { &*(&raw const (*self.0.as_ptr()).dl_tensor) };
+        // SAFETY: DLPack: shape and strides of a managed tensor hold ndim numbers while the tensor lives.
+        unsafe { Checked::new(tensor, self.flags(), version.minor) }
+    }
+}
+
+/// A descriptor that obeys the rules. What it says of memory is plausible, not proven: only the producer
+/// knows whether the bytes are there.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked<'a> {
+    /// ndim dimensions; empty for 0-d, whatever pointer the producer sent.
+    pub shape: &'a [i64],
+    /// In elements; `None` means row-major (NULL, or 0-d).
+    pub strides: Option<&'a [i64]>,
+    /// The data type.
+    pub dtype: Dtype,
+    /// The device, an open set.
+    pub device: DLDevice,
+    /// The flags, unknown bits included. A legacy tensor's are what the caller vouches for.
+    pub flags: Flags,
+    /// The DLPack 1.x minor version that the tensor claims.
+    pub minor: u32,
+    /// The pointer or handle as sent.
+    pub data: *mut u8,
+    /// In bytes, as sent.
+    pub byte_offset: u64,
+    /// What the shape and the strides come to.
+    pub measure: Measure,
+}
+
+impl<'a> Checked<'a> {
+    /// Checks a bare descriptor together with what accompanies it.
+    ///
+    /// # Safety
+    /// If ndim is from 1 to `MAX_NDIM`, `shape` and `strides`, where not NULL, point to ndim readable
+    /// numbers that do not change during `'a`.
+    #[inline]
+    pub unsafe fn new(tensor: &DLTensor, flags: Flags, minor: u32) -> Result<Self> {
+        if tensor.ndim < 0 || tensor.ndim as usize > MAX_NDIM {
+            return Err(Error::Ndim { found: tensor.ndim, most: MAX_NDIM });
+        }
+        let ndim = tensor.ndim as usize;
+        let dtype = Dtype::new(tensor.dtype)?;
+        let (shape, strides): (&[i64], Option<&[i64]>) = if ndim == 0 {
+            (&[], None) // both pointers may be garbage
+        } else if tensor.shape.is_null() {
+            return Err(Error::NullShape { ndim: tensor.ndim });
+        } else {
+            // SAFETY: not NULL, and this function was promised ndim readable numbers behind both.
+            unsafe {
+                let slice = |numbers: *mut i64| core::slice::from_raw_parts(numbers.cast_const(), ndim);
+                (slice(tensor.shape), (!tensor.strides.is_null()).then(|| slice(tensor.strides)))
+            }
+        };
+        let measure = layout::measure(shape, strides, dtype, flags.contains(Flags::IS_SUBBYTE_TYPE_PADDED))?;
+        let checked = Checked {
+            shape,
+            strides,
+            dtype,
+            device: tensor.device,
+            flags,
+            minor,
+            data: tensor.data.cast(),
+            byte_offset: tensor.byte_offset,
+            measure,
+        };
+        if measure.count > 0 {
+            checked.check_address()?;
+        }
+        Ok(checked)
+    }
+
+    #[inline]
+    fn check_address(&self) -> Result<()> {
+        if self.data.is_null() {
+            return Err(Error::NullData { nbytes: self.measure.nbytes });
+        }
+        let wraps = Error::AddressWraps { data: self.data as usize, byte_offset: self.byte_offset };
+        // The address of a handle is no place; only the offset can go wrong.
+        let base = if self.is_handle() { 0 } else { self.data as usize as u64 };
+        let first = base.checked_add(self.byte_offset).ok_or(wraps)?;
+        first.checked_add_signed(self.measure.low).ok_or(wraps)?;
+        let end = first.checked_add_signed(self.measure.high).ok_or(wraps)?;
+        if usize::try_from(end).is_ok() { Ok(()) } else { Err(wraps) }
+    }
+
+    /// Whether `data` is a handle on this device and no address, so that no arithmetic may be done on it.
+    #[inline]
+    pub const fn is_handle(&self) -> bool {
+        matches!(self.device.device_type, kDLOpenCL | kDLVulkan | kDLMetal | kDLWebGPU)
+    }
+
+    /// Whether the host can read the bytes by following `data`.
+    #[inline]
+    pub const fn is_host(&self) -> bool {
+        is_host_device(self.device.device_type)
+    }
+
+    /// Refuses devices whose memory the host cannot read.
+    pub fn require_host(&self) -> Result<()> {
+        if self.is_host() { Ok(()) } else { Err(Error::HostCannotRead { device: self.device }) }
+    }
+
+    /// Address of the first element; `None` if empty or if `data` is a handle.
+    #[inline]
+    pub fn first(&self) -> Option<*mut u8> {
+        (self.measure.count > 0 && !self.is_handle()).then(|| self.data.wrapping_add(self.byte_offset as usize))
+    }
+
+    /// Address of the lowest byte; `None` if empty or if `data` is a handle.
+    #[inline]
+    pub fn lowest(&self) -> Option<*mut u8> {
+        self.first().map(|first| first.wrapping_offset(self.measure.low as isize))
+    }
+
+    /// Whether a sub-byte type is padded to whole bytes.
+    #[inline]
+    pub const fn is_padded(&self) -> bool {
+        self.flags.contains(Flags::IS_SUBBYTE_TYPE_PADDED)
+    }
+
+    /// Whether elements share memory with each other.
+    #[inline]
+    pub fn overlaps(&self) -> bool {
+        !self.measure.row_major && layout::overlaps(self.shape, self.strides)
+    }
+
+    /// Whether the strides are missing that every tensor we pass on must carry.
+    #[inline]
+    pub fn lacks_strides(&self) -> bool {
+        !self.shape.is_empty() && self.strides.is_none()
+    }
+
+    /// What DLPack demands of a producer and a forgiving consumer does not: strides since 1.2, and no id on
+    /// host devices.
+    pub fn validate_strictly(&self) -> Result<()> {
+        if self.lacks_strides() && self.minor >= 2 {
+            return Err(Error::NullStrides { minor: self.minor });
+        }
+        check_device_id(self.device)
+    }
+}
+
+/// Whether the host can read this device's memory. CUDA managed memory (13) is left out: it can be read
+/// only while no kernel uses it, and that only CUDA knows.
+#[inline]
+pub const fn is_host_device(device_type: DLDeviceType) -> bool {
+    matches!(device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
+}
+
+/// DLPack: "for vanilla CPU memory, pinned memory, or managed memory, this is set to 0".
+#[inline]
+pub fn check_device_id(device: DLDevice) -> Result<()> {
+    let without_id = is_host_device(device.device_type) || device.device_type == kDLCUDAManaged;
+    if without_id && device.device_id != 0 { Err(Error::DeviceId { device }) } else { Ok(()) }
+}
+
+/// The lowest DLPack 1.x minor version that defines what a tensor uses.
+#[inline]
+pub fn lowest_minor(dtype: Dtype, device: DLDevice, flags: Flags) -> u32 {
+    let device = if device.device_type == kDLTrn { 2 } else { 0 };
+    let flags = if flags.contains(Flags::IS_SUBBYTE_TYPE_PADDED) { 1 } else { 0 };
+    dtype.minor().max(device).max(flags)
+}
