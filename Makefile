@@ -15,3 +15,6 @@ header:
 lint:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+
+bench: build
+	$(CARGO) run --release --quiet --package dlpack_ro_bench --bin exchange

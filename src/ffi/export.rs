@@ -5,7 +5,7 @@ use super::boundary::{self, non_null, output};
 use crate::abi::{DLManagedTensorVersioned, DLTensor, Flags};
 use crate::error::{Error, Result, Status};
 use crate::memory::Mutability;
-use crate::tensor::view::Checked;
+use crate::tensor::export;
 use core::ffi::{c_char, c_int, c_void};
 
 /// What may happen to memory; one of the `DLRO_MUTABILITY_...` numbers.
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn dlro_tensor_export(
         let mutability = self::mutability(mutability)?;
         let flags = producer_flags(flags)?;
         // SAFETY: promised by the caller.
-        let layout = unsafe { Checked::new(layout.as_ref(), flags, 0) }?;
-        *out = crate::tensor::export::export(&layout, mutability, owner, release)?.into_raw().as_ptr();
+        let tensor = unsafe { export::export(layout.as_ref(), flags, mutability, (owner, release)) }?;
+        *out = tensor.into_raw().as_ptr();
         Ok(())
     })
 }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn dlro_tensor_new(
         let out = unsafe { output(out, "out") }?;
         let prototype = non_null(prototype, "prototype")?;
         // SAFETY: promised by the caller.
-        *out = unsafe { crate::tensor::export::new(prototype.as_ref()) }?.into_raw().as_ptr();
+        *out = unsafe { export::new(prototype.as_ref()) }?.into_raw().as_ptr();
         Ok(())
     })
 }

@@ -8,6 +8,25 @@ use crate::abi::*;
 use crate::error::{Error, Result};
 use core::fmt;
 
+/// The widths that each code has: bit k stands for 2^k bits. Two x87 long doubles have 256 bits, which the field
+/// of eight cannot say.
+const WIDTHS: [u8; 18] = {
+    let mut widths = [1 << 3; 18]; // bool and the float8 formats
+    widths[kDLInt as usize] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6;
+    widths[kDLUInt as usize] = widths[kDLInt as usize];
+    widths[kDLFloat as usize] = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
+    widths[kDLOpaqueHandle as usize] = 0;
+    widths[kDLBfloat as usize] = 1 << 4;
+    widths[kDLComplex as usize] = 1 << 5 | 1 << 6 | 1 << 7;
+    widths[kDLFloat6_e2m3fn as usize] = SIX;
+    widths[kDLFloat6_e3m2fn as usize] = SIX;
+    widths[kDLFloat4_e2m1fn as usize] = 1 << 2;
+    widths
+};
+
+/// Stands for 6 bits, the one width that is no power of two.
+const SIX: u8 = 1 << 0;
+
 /// A triple that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dtype(DLDataType);
@@ -19,20 +38,27 @@ impl Dtype {
     /// are how bool was smuggled before 0.8. (2,8,1) does not: an fp8 has a code of its own.
     #[inline]
     pub fn new(found: DLDataType) -> Result<Self> {
+        Self::known(found).ok_or_else(|| Self::refuse(found))
+    }
+
+    /// The triple, if it exists.
+    #[inline(always)]
+    pub fn known(found: DLDataType) -> Option<Self> {
         let DLDataType { code, bits, lanes } = found;
-        let exists = match code {
-            kDLInt | kDLUInt => matches!(bits, 2 | 4 | 8 | 16 | 32 | 64),
-            kDLFloat => matches!(bits, 16 | 32 | 64 | 128),
-            kDLBfloat => bits == 16,
-            // Two x87 long doubles have 256 bits, which the field of eight cannot say.
-            kDLComplex => matches!(bits, 32 | 64 | 128),
-            kDLBool => bits == 8,
-            kDLFloat8_e3m4..=kDLFloat8_e8m0fnu => bits == 8,
-            kDLFloat6_e2m3fn | kDLFloat6_e3m2fn => bits == 6,
-            kDLFloat4_e2m1fn => bits == 4,
-            _ => false,
+        let widths = *WIDTHS.get(code as usize)?;
+        let exists = if bits.is_power_of_two() {
+            widths != SIX && widths >> bits.trailing_zeros() & 1 == 1
+        } else {
+            widths == SIX && bits == 6
         };
-        if exists && lanes != 0 { Ok(Dtype(found)) } else { Err(Self::refuse(found)) }
+        (exists && lanes != 0).then_some(Dtype(found))
+    }
+
+    /// A triple that is known to exist already.
+    #[inline(always)]
+    pub fn plain(known: DLDataType) -> Self {
+        debug_assert!(Self::known(known).is_some());
+        Dtype(known)
     }
 
     #[cold]
@@ -70,7 +96,13 @@ impl Dtype {
     /// Whether an element, packed, is no whole number of bytes.
     #[inline]
     pub const fn is_subbyte(self) -> bool {
-        !self.element_bits().is_multiple_of(8)
+        !self.is_whole_bytes()
+    }
+
+    /// Whether an element is a whole number of bytes, so that packed and padded are the same.
+    #[inline]
+    pub const fn is_whole_bytes(self) -> bool {
+        self.element_bits() & 7 == 0
     }
 
     /// Bits from one element to the next. Sub-byte elements are packed unless the tensor says that they

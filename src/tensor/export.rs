@@ -1,37 +1,74 @@
 //! The producer's side: a managed tensor from a description, or from fresh memory.
 
+use super::dtype::Dtype;
 use super::layout;
 use super::managed::{Allocation, Description, Owned, Strides, range};
-use super::view::{Checked, check_device_id};
+use super::view::{Checked, check_device_id, plain};
 use crate::abi::*;
 use crate::error::{Error, Result};
 use crate::memory::{Keeper, Mutability, heap};
 use core::ffi::c_void;
 
+/// What a producer hands over: an object, and the function that lets go of it.
+pub type Owner = (*mut c_void, Option<unsafe extern "C" fn(*mut c_void)>);
+
 /// Makes a managed tensor over a producer's memory. On success `release(owner)` will be called once, when the
 /// last tensor over the memory has been released; on failure never.
-#[inline]
-pub fn export(
-    layout: &Checked,
-    mutability: Mutability,
-    owner: *mut c_void,
-    release: Option<unsafe extern "C" fn(*mut c_void)>,
-) -> Result<Owned> {
+///
+/// # Safety
+/// The layout's shape and strides, where not NULL, point to ndim readable numbers.
+#[inline(always)]
+pub unsafe fn export(layout: &DLTensor, flags: Flags, mutability: Mutability, owner: Owner) -> Result<Owned> {
+    // SAFETY: promised by the caller.
+    match unsafe { plain(layout) } {
+        Some(nbytes) if flags.is_empty() => {
+            let ndim = layout.ndim as usize;
+            // SAFETY: a plain tensor has both arrays.
+            let (shape, strides) = unsafe {
+                (core::slice::from_raw_parts(layout.shape, ndim), core::slice::from_raw_parts(layout.strides, ndim))
+            };
+            let description = Description {
+                shape,
+                strides: Strides::Given(strides),
+                dtype: Dtype::plain(layout.dtype),
+                device: layout.device,
+                data: layout.data.cast(),
+                byte_offset: layout.byte_offset,
+                flags,
+                at_least_minor: 0,
+            };
+            let lowest = layout.data.cast::<u8>().wrapping_add(layout.byte_offset as usize);
+            let (owner, release) = owner;
+            let keeper = Keeper::Owner { owner, release };
+            // SAFETY: the owner is handed over with this call, which cannot fail.
+            Ok(unsafe { Allocation::new(ndim, true)?.first(&description, mutability, true, (lowest, nbytes), keeper) })
+        }
+        // SAFETY: promised by the caller.
+        _ => unsafe { export_closely(layout, flags, mutability, owner) },
+    }
+}
+
+/// # Safety
+/// As for [`export`].
+#[inline(never)]
+unsafe fn export_closely(layout: &DLTensor, flags: Flags, mutability: Mutability, owner: Owner) -> Result<Owned> {
+    // SAFETY: promised by the caller.
+    let layout = unsafe { Checked::new(layout, flags, 0) }?;
     check_device_id(layout.device)?;
     if mutability == Mutability::Writable && layout.overlaps() {
         return Err(Error::Overlap);
     }
     let allocation = Allocation::new(layout.shape.len(), true)?;
-    let mut description = Description::of(layout);
-    description.at_least_minor = 0; // a producer's own flags were checked to be known ones
+    let mut description = Description::of(&layout);
     if layout.measure.count == 0 {
         description.data = core::ptr::null_mut();
         description.byte_offset = 0;
     }
     // A copy that the producer made for this consumer has no other holder.
-    let lent = !layout.flags.contains(Flags::IS_COPIED);
+    let lent = !flags.contains(Flags::IS_COPIED);
+    let (owner, release) = owner;
     // SAFETY: the owner is handed over with this call, which cannot fail.
-    Ok(unsafe { allocation.first(&description, mutability, lent, range(layout), Keeper::Owner { owner, release }) })
+    Ok(unsafe { allocation.first(&description, mutability, lent, range(&layout), Keeper::Owner { owner, release }) })
 }
 
 /// New host memory for elements, and a writable tensor over it.
@@ -41,7 +78,7 @@ pub struct Fresh<'a> {
     /// `RowMajor` or `ColumnMajor`.
     pub strides: Strides<'a>,
     /// Data type.
-    pub dtype: super::dtype::Dtype,
+    pub dtype: Dtype,
     /// Flags, without READ_ONLY.
     pub flags: Flags,
     /// See [`Description::at_least_minor`].

@@ -6,6 +6,7 @@
 
 use super::dtype::Dtype;
 use crate::error::{Error, Result};
+use core::mem::MaybeUninit;
 
 /// What a shape, its strides and the distance between elements come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,26 @@ impl Measure {
     }
 }
 
+/// The element count of a row-major tensor; `None` if it is none, or is empty, or has too many.
+#[inline(always)]
+pub fn dense_count(shape: &[i64], strides: &[i64]) -> Option<i64> {
+    let mut count = 1i64;
+    let mut axis = shape.len().min(strides.len());
+    // A plain loop: an iterator of pairs, backwards, becomes a call.
+    while axis > 0 {
+        axis -= 1;
+        let dimension = shape[axis];
+        if dimension != 1 {
+            if dimension < 1 || strides[axis] != count {
+                return None;
+            }
+            count = count.checked_mul(dimension)?;
+        }
+    }
+    Some(count)
+}
+
 /// Measures a tensor. `strides` of `None` means row-major.
-#[inline]
 pub fn measure(shape: &[i64], strides: Option<&[i64]>, dtype: Dtype, padded: bool) -> Result<Measure> {
     let pitch = dtype.pitch_bits(padded) as i64;
     let mut count: i64 = 1;
@@ -119,19 +138,19 @@ pub fn effective_stride(shape: &[i64], strides: Option<&[i64]>, axis: usize) -> 
 
 /// Writes the strides of a row-major tensor, in elements; those of an empty tensor as if zero dimensions
 /// were 1, which is what NumPy and PyTorch write.
-pub fn write_row_major(shape: &[i64], strides: &mut [i64]) {
+pub fn write_row_major(shape: &[i64], strides: &mut [MaybeUninit<i64>]) {
     let mut step = 1i64;
     for (stride, &dimension) in strides.iter_mut().zip(shape).rev() {
-        *stride = step;
+        stride.write(step);
         step = step.wrapping_mul(dimension.max(1));
     }
 }
 
 /// Writes the strides of a column-major tensor, in elements.
-pub fn write_column_major(shape: &[i64], strides: &mut [i64]) {
+pub fn write_column_major(shape: &[i64], strides: &mut [MaybeUninit<i64>]) {
     let mut step = 1i64;
     for (stride, &dimension) in strides.iter_mut().zip(shape) {
-        *stride = step;
+        stride.write(step);
         step = step.wrapping_mul(dimension.max(1));
     }
 }

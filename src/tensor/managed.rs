@@ -14,7 +14,7 @@ use crate::abi::*;
 use crate::error::{Error, Result};
 use crate::memory::{Keeper, Memory, Mutability, heap};
 use core::ffi::c_void;
-use core::mem::size_of;
+use core::mem::{MaybeUninit, size_of};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -141,7 +141,7 @@ impl Allocation {
     ///
     /// # Safety
     /// The keeper's object is handed over with this call; `base` and `nbytes` are what it keeps.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn first(
         self,
         description: &Description,
@@ -169,7 +169,7 @@ impl Allocation {
         unsafe { self.finish(memory, description, mutability) }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn finish(self, memory: NonNull<Memory>, description: &Description, entered: Mutability) -> Owned {
         let front = if self.with_memory { size_of::<Memory>() } else { 0 };
         let ndim = self.ndim;
@@ -181,29 +181,27 @@ impl Allocation {
             (block, block.add(1).cast::<i64>().as_ptr())
         };
         core::mem::forget(self);
-        // SAFETY: both arrays lie in the allocation and are written whole before they are read.
+        // SAFETY: both arrays lie in the allocation; nobody reads them before they are written whole.
         let (shape, strides) = unsafe {
-            core::ptr::copy_nonoverlapping(description.shape.as_ptr(), numbers, ndim);
             let strides = numbers.add(ndim);
-            match description.strides {
-                Strides::Given(given) => core::ptr::copy_nonoverlapping(given.as_ptr(), strides, ndim),
-                written => {
-                    strides.write_bytes(0, ndim);
-                    let target = core::slice::from_raw_parts_mut(strides, ndim);
-                    if let Strides::ColumnMajor = written {
-                        layout::write_column_major(description.shape, target)
-                    } else {
-                        layout::write_row_major(description.shape, target)
-                    }
-                }
-            }
-            (numbers, strides)
+            (
+                core::slice::from_raw_parts_mut(numbers.cast(), ndim),
+                core::slice::from_raw_parts_mut(strides.cast(), ndim),
+            )
         };
+        fill(shape, description.shape);
+        match description.strides {
+            Strides::Given(given) => fill(strides, given),
+            Strides::RowMajor => layout::write_row_major(description.shape, strides),
+            Strides::ColumnMajor => layout::write_column_major(description.shape, strides),
+        }
         let mut flags = description.flags;
         flags.set(Flags::READ_ONLY, entered != Mutability::Writable);
         let minor =
             lowest_minor(description.dtype, description.device, description.flags).max(description.at_least_minor);
-        let null_if_0d = |numbers: *mut i64| if ndim == 0 { core::ptr::null_mut() } else { numbers };
+        let null_if_0d = |numbers: &mut [MaybeUninit<i64>]| {
+            if numbers.is_empty() { core::ptr::null_mut() } else { numbers.as_mut_ptr().cast::<i64>() }
+        };
         let managed = DLManagedTensorVersioned {
             version: DLPackVersion { major: VERSION.major, minor },
             manager_ctx: block.as_ptr().cast(),
@@ -225,6 +223,14 @@ impl Allocation {
             Owned::new(NonNull::new_unchecked(&raw mut (*block.as_ptr()).managed))
         }
     }
+}
+
+/// Copies numbers into memory that holds none yet. The lengths are the same.
+#[inline(always)]
+fn fill(target: &mut [MaybeUninit<i64>], numbers: &[i64]) {
+    assert_eq!(target.len(), numbers.len());
+    // SAFETY: as long as each other, and the target is new memory.
+    unsafe { core::ptr::copy_nonoverlapping(numbers.as_ptr(), target.as_mut_ptr().cast(), numbers.len()) }
 }
 
 impl Drop for Allocation {
