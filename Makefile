@@ -18,3 +18,25 @@ lint:
 
 bench: build
 	$(CARGO) run --release --quiet --package dlpack_ro_bench --bin exchange
+
+# The main job on a real file: make demo [FILE=array.npy]
+PYTHON ?= python3
+DEMO := target/demo
+FILE ?= $(DEMO)/activations.npy
+STATIC_LIBS := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+
+demo: build target/python $(FILE)
+	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -Iinclude examples/demo/demo.c target/release/libdlpack_ro.a $(STATIC_LIBS) -o $(DEMO)/demo
+	@$(DEMO)/demo $(FILE)
+	@echo; echo "8. The same file handed to NumPy through ctypes and a PyCapsule:"
+	@PYTHONPATH=target/python $(PYTHON) examples/demo/numpy_reader.py target/release/libdlpack_ro.so $(FILE)
+
+# NumPy for the demo, without root and without a virtual environment.
+target/python:
+	@mkdir -p $(DEMO) && rm -rf target/python.new
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target target/python.new "numpy>=2.1"
+	@mv target/python.new target/python
+
+$(DEMO)/activations.npy: | target/python
+	@mkdir -p $(DEMO)
+	@PYTHONPATH=target/python $(PYTHON) -c 'import numpy as np; np.save("$@", np.random.default_rng(0).standard_normal((4096, 4096), dtype=np.float32))'
