@@ -484,6 +484,31 @@ typedef enum dlro_map_mode_values {
 } dlro_map_mode_values;
 
 /**
+ * Bits for `dlro_buffer_wrap`.
+ */
+typedef enum dlro_wrap_flags {
+  /**
+   * Nobody writes the memory but through tensors of this buffer, so that it can become immutable.
+   */
+  DLRO_WRAP_SOLE = 1,
+} dlro_wrap_flags;
+
+/**
+ * Bits for `dlro_buffer_freeze`.
+ */
+typedef enum dlro_freeze_flags {
+  /**
+   * Also write-protect the pages: a write through any pointer is SIGSEGV from now on.
+   */
+  DLRO_FREEZE_ENFORCE = 1,
+} dlro_freeze_flags;
+
+/**
+ * Memory that tensors are windows on. Used through pointers only.
+ */
+typedef struct dlro_buffer dlro_buffer;
+
+/**
  * What may happen to memory; one of the `DLRO_MUTABILITY_...` numbers.
  */
 typedef uint32_t dlro_mutability;
@@ -1219,6 +1244,188 @@ dlro_status dlro_tensor_copy(const struct DLManagedTensorVersioned *tensor,
 DLRO_MUST_USE
 dlro_status dlro_tensor_copy_into(const struct DLManagedTensorVersioned *source,
                                   struct DLManagedTensorVersioned *target);
+
+/**
+ * Makes a buffer of `nbytes` zeroed bytes on pages of its own, writable.
+ *
+ * Ownership: on success `*out` is one reference, which the caller gives back with `dlro_buffer_release`. On
+ * failure `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `out` is writable.
+ */
+DLRO_MUST_USE dlro_status dlro_buffer_new(size_t nbytes, struct dlro_buffer **out);
+
+/**
+ * Makes a buffer over host memory that the caller owns.
+ *
+ * `mutability` is what the caller promises of the memory, as in `dlro_tensor_export`. `flags`: 0 or
+ * `DLRO_WRAP_SOLE`; without that bit writable memory can never become immutable, since the caller may still
+ * write it. `release(owner)` is called once, when neither the buffer nor a tensor over it is left, on
+ * whatever thread that happens; it may be NULL.
+ *
+ * Ownership: on success `*out` is one reference, and `owner` belongs to the buffer. On failure nothing was
+ * taken over, `release` is not called, and `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL` (out, or data with `nbytes` > 0), `DLRO_ERR_ARGUMENT` (unknown mutability or flag),
+ * `DLRO_ERR_BOUNDS` (`data + nbytes` leaves the address space), `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `data` is readable for `nbytes` bytes, and writable if `mutability` says so, until `release` is called.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_wrap(void *data,
+                             size_t nbytes,
+                             dlro_mutability mutability,
+                             uint32_t flags,
+                             void *owner,
+                             void (*release)(void *owner),
+                             struct dlro_buffer **out);
+
+/**
+ * Makes a buffer over `nbytes` bytes of a file from `offset` on, mapped read-only or copy-on-write; 0 bytes
+ * stand for all up to the end of the file.
+ *
+ * `offset` may be any number of bytes. A read-only buffer is `DLRO_MUTABILITY_READ_ONLY`, and a copy-on-write
+ * one can never become immutable: whoever can write the file can change what was not written here.
+ *
+ * Ownership: on success `*out` is one reference; it keeps the file open and mapped. On failure `*out` is NULL
+ * and the file closed.
+ *
+ * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
+ * `DLRO_ERR_IO`, `DLRO_ERR_FORMAT` (no regular file, or shorter than `offset + nbytes`), `DLRO_ERR_BOUNDS`,
+ * `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `path` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_map(const char *path,
+                            uint64_t offset,
+                            uint64_t nbytes,
+                            dlro_map_mode mode,
+                            struct dlro_buffer **out);
+
+/**
+ * Turns a tensor into a buffer over the memory that it came with.
+ *
+ * Other tensors over that memory stay and count in its borrow rule; the tensor itself no longer does.
+ *
+ * Ownership: on success `tensor` has been released or is inside the buffer, and `*out` is one reference. On
+ * failure `tensor` still belongs to the caller, and `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` as in
+ * `dlro_tensor_import`; `DLRO_ERR_NO_MEMORY`. Threads: any; nobody else may use `tensor` meanwhile.
+ *
+ * # Safety
+ * The caller owns `tensor`.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_import(struct DLManagedTensorVersioned *tensor,
+                               struct dlro_buffer **out);
+
+/**
+ * Takes one more reference to a buffer and answers the same pointer. NULL stays NULL. Never fails.
+ *
+ * Threads: any, also while others use the buffer.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+struct dlro_buffer *dlro_buffer_retain(struct dlro_buffer *buffer);
+
+/**
+ * Gives one reference back. The memory goes with the last reference and the last tensor over it.
+ *
+ * NULL is accepted and nothing happens. Never fails, and leaves the last error message alone.
+ *
+ * Threads: any, at any time, also after `main`.
+ *
+ * # Safety
+ * The caller owns a reference, which is used up.
+ */
+void dlro_buffer_release(struct dlro_buffer *buffer);
+
+/**
+ * Makes a tensor over a window of a buffer.
+ *
+ * `window` gives dtype, ndim, shape, strides (in elements; NULL for row-major) and byte_offset (in bytes). Its
+ * `data` is NULL, which stands for the buffer's first byte, or an address in the buffer; its device is not
+ * read, the tensor is on the CPU. Every element must lie within the buffer, with negative strides too.
+ * `mutability`: what the tensor's holder may do. Any number of writable tensors or any number of immutable
+ * ones may be alive over a buffer, never both; read-only ones stand in nobody's way.
+ *
+ * Ownership: on success `*out` belongs to the caller and keeps the memory alive by itself. On failure `*out`
+ * is NULL. No reference to the buffer is used up.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mutability), `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` (the
+ * window leaves the buffer), `DLRO_ERR_READ_ONLY` (a writable tensor over memory that is not),
+ * `DLRO_ERR_NOT_IMMUTABLE` (an immutable tensor over memory that somebody outside may write),
+ * `DLRO_ERR_BUSY` (tensors of the other kind are alive; the sentence has their number), `DLRO_ERR_LAYOUT` (a
+ * writable window whose elements share memory), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any, also while others use the buffer.
+ *
+ * # Safety
+ * `buffer` is NULL or alive; `window` and its arrays are readable.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_export(const struct dlro_buffer *buffer,
+                               const DLTensor *window,
+                               dlro_mutability mutability,
+                               struct DLManagedTensorVersioned **out);
+
+/**
+ * Turns a buffer's memory from writable into immutable for good, once no writable tensor over it is alive.
+ *
+ * `flags`: 0 or `DLRO_FREEZE_ENFORCE`, which also write-protects the pages. That works for memory on pages of
+ * its own (`dlro_buffer_new`); neighbours are never touched. On an immutable buffer it does nothing, or adds
+ * the protection.
+ *
+ * Ownership: none changes hands. On failure nothing changed.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown flag), `DLRO_ERR_BUSY` (writable tensors are alive;
+ * the sentence has their number), `DLRO_ERR_NOT_IMMUTABLE` (somebody outside may write the memory),
+ * `DLRO_ERR_UNSUPPORTED` (protection of pages that may hold other data too), `DLRO_ERR_IO` (mprotect failed).
+ *
+ * Threads: any, also while others use the buffer.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+DLRO_MUST_USE dlro_status dlro_buffer_freeze(struct dlro_buffer *buffer, uint32_t flags);
+
+/**
+ * Gives the size of a buffer in bytes; 0 for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+uint64_t dlro_buffer_nbytes(const struct dlro_buffer *buffer);
+
+/**
+ * Says what may happen to a buffer's memory; `DLRO_MUTABILITY_READ_ONLY` for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+dlro_mutability dlro_buffer_mutability(const struct dlro_buffer *buffer);
+
+/**
+ * Counts the writable and the immutable tensors that are alive over a buffer now.
+ *
+ * Ownership: none changes hands. Status: `DLRO_ERR_NULL`. Threads: any; the answer may be old by the time that
+ * it arrives.
+ *
+ * # Safety
+ * `buffer` is NULL or alive; the outputs are writable.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_tensor_counts(const struct dlro_buffer *buffer,
+                                      uint64_t *writable,
+                                      uint64_t *immutable);
 
 /**
  * Maps a NumPy `.npy` file (format 1.0, 2.0 or 3.0) as a tensor, in C or Fortran order as the file says.

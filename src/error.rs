@@ -377,7 +377,7 @@ impl fmt::Display for Error {
                 write!(f, "at byte {offset}: expected {expected}, found {found:?}")
             }
             Error::FileTooShort { expected, found } => {
-                write!(f, "the header needs a file of {expected} bytes, and it has {found}: truncated")
+                write!(f, "the file must have {expected} bytes for what is asked of it, and has {found}")
             }
             Error::Unsupported { what } => write!(f, "{what} is not supported on this system"),
             Error::Panicked => f.write_str("a defect in dlpack_ro: it panicked; please report it"),

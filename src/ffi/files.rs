@@ -20,7 +20,7 @@ pub enum dlro_map_mode_values {
     DLRO_MAP_COPY_ON_WRITE = 1,
 }
 
-fn mode(number: dlro_map_mode) -> Result<Mode> {
+pub(super) fn mode(number: dlro_map_mode) -> Result<Mode> {
     match number {
         0 => Ok(Mode::ReadOnly),
         1 => Ok(Mode::CopyOnWrite),

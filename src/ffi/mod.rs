@@ -13,4 +13,5 @@ pub mod access;
 pub mod share;
 pub mod legacy;
 pub mod copy;
+pub mod buffer;
 pub mod files;

@@ -124,6 +124,17 @@ impl Borrow {
         })
     }
 
+    /// Takes a freeze back that could not be completed.
+    pub fn thaw(&self, before: Mutability) {
+        let _ = self.update(|state| Ok(State { mutability: before, ..state }));
+    }
+
+    /// How many writable and how many immutable tensors are alive.
+    pub fn counts(&self) -> (u64, u64) {
+        let state = State::unpack(self.0.load(Ordering::Acquire));
+        (state.writable, state.immutable)
+    }
+
     fn update(&self, step: impl Fn(State) -> Result<State>) -> Result<()> {
         let mut word = self.0.load(Ordering::Acquire);
         loop {

@@ -104,6 +104,11 @@ impl Mapping {
         self.start.wrapping_add(self.lead)
     }
 
+    /// Start and length in bytes of the pages.
+    pub const fn range(&self) -> (*mut u8, usize) {
+        (self.start, self.length)
+    }
+
     /// Maps `nbytes` from `address` on, an address within this mapping, again: copy-on-write, on its own.
     pub fn again_copy_on_write(&self, address: *const u8, nbytes: u64) -> Result<Mapping> {
         let inside = address.addr().wrapping_sub(self.start.addr()) as u64;
@@ -114,6 +119,37 @@ impl Mapping {
         }
         let file = self.file.try_clone().map_err(|error| io("dup", &error))?;
         Mapping::new(file, self.file_offset + inside, nbytes, Mode::CopyOnWrite)
+    }
+}
+
+/// Anonymous pages, zeroed, which share no page with anything else.
+#[derive(Debug)]
+pub struct Pages {
+    start: *mut u8,
+    length: usize,
+}
+
+impl Pages {
+    /// Maps enough pages for `nbytes`.
+    pub fn new(nbytes: usize) -> Result<Self> {
+        let no_memory = Error::NoMemory { nbytes };
+        let length = nbytes.max(1).checked_next_multiple_of(page_size() as usize).ok_or(no_memory)?;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), length, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED { Err(no_memory) } else { Ok(Pages { start: start.cast(), length }) }
+    }
+
+    /// Start and length in bytes.
+    pub const fn range(&self) -> (*mut u8, usize) {
+        (self.start, self.length)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: these pages are ours, and their last user is gone.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
 
@@ -137,6 +173,6 @@ fn io(call: &'static str, error: &std::io::Error) -> Error {
     Error::Io { call, errno: error.raw_os_error().unwrap_or(0) }
 }
 
-fn last(call: &'static str) -> Error {
+pub fn last(call: &'static str) -> Error {
     Error::Io { call, errno: last_errno() }
 }

@@ -13,3 +13,4 @@ pub mod negotiate;
 pub mod requirements;
 pub mod strided;
 pub mod view;
+pub mod window;
