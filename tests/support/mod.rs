@@ -172,3 +172,13 @@ pub fn valgrind(program: &Path, arguments: &[&str]) {
 pub fn has_symbol(binary: &Path, symbol: &str) -> bool {
     succeed(Command::new("nm").arg(binary)).contains(symbol)
 }
+
+/// NumPy and what else the tests import, installed into target/ without root: the demo's own rule.
+pub fn python_packages() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        succeed(Command::new("make").current_dir(root()).args(["--no-print-directory", "target/python"]));
+        root().join("target/python")
+    })
+    .clone()
+}
