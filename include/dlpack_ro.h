@@ -1454,6 +1454,48 @@ dlro_status dlro_npy_map(const char *path,
                          dlro_map_mode mode,
                          struct DLManagedTensorVersioned **out);
 
+/**
+ * Copies a tensor into memory that the kernel seals: from then on no process can write, shrink or grow it.
+ *
+ * The content is a valid `.npy` file, so that a process without this library can map it too, as
+ * `/proc/self/fd/N`. The descriptor can be passed to another process over a Unix socket.
+ *
+ * Ownership: on success `*fd_out` is an open descriptor (close-on-exec), which the caller closes. On failure it
+ * is -1. The tensor stays the caller's.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_BOUNDS`; `DLRO_ERR_DTYPE` (also one that `.npy` cannot
+ * say, such as bfloat16); `DLRO_ERR_DEVICE`; `DLRO_ERR_NO_MEMORY`; `DLRO_ERR_IO`; `DLRO_ERR_UNSUPPORTED` (not
+ * Linux).
+ *
+ * Threads: any, also while others call const functions on the tensor; nobody may write the elements meanwhile.
+ * Rule: memfd_create(2), fcntl(2) F_ADD_SEALS.
+ *
+ * # Safety
+ * `tensor` is NULL or a live managed tensor whose memory is there.
+ */
+DLRO_MUST_USE
+dlro_status dlro_tensor_seal(const struct DLManagedTensorVersioned *tensor,
+                             int *fd_out);
+
+/**
+ * Makes a tensor over the `.npy` file behind a descriptor: IMMUTABLE if the kernel says that it is sealed
+ * against writing, shrinking and growing, otherwise READ_ONLY.
+ *
+ * Nothing is read but the header.
+ *
+ * Ownership: on success `*out` belongs to the caller; it keeps a descriptor of its own. On failure `*out` is
+ * NULL. `fd` stays the caller's either way.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_IO` (no open descriptor, or it cannot be read or mapped),
+ * `DLRO_ERR_FORMAT`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` as in `dlro_npy_map`; `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any. Rule: fcntl(2) F_GET_SEALS.
+ *
+ * # Safety
+ * Nobody shortens an unsealed file while the tensor lives; `out` is writable.
+ */
+DLRO_MUST_USE dlro_status dlro_sealed_import(int fd, struct DLManagedTensorVersioned **out);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -37,6 +37,13 @@ fn with_sanitizers() {
     }
 }
 
+/// The examples that need no argument do what they say.
+#[test]
+fn examples() {
+    let sealed = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/sealed/sealed.c");
+    assert_eq!(run(&compile(&sealed, Build::Plain), &[]).matches("refuses").count(), 4);
+}
+
 /// The tools see what they are there for: a program with a leak, an overflow, an undefined shift fails.
 #[test]
 fn tools_are_awake() {

@@ -15,3 +15,4 @@ pub mod legacy;
 pub mod copy;
 pub mod buffer;
 pub mod files;
+pub mod sealed;

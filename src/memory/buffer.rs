@@ -153,10 +153,7 @@ impl Memory {
             return Err(Error::FileTooShort { expected: end, found: file.size });
         }
         let nbytes = if nbytes == 0 { file.size - offset } else { nbytes };
-        let mutability = match mode {
-            Mode::ReadOnly => Mutability::ReadOnly,
-            Mode::CopyOnWrite => Mutability::Writable,
-        };
+        let mutability = mode.mutability();
         if nbytes == 0 {
             let nobody = || Keeper::Owner { owner: core::ptr::null_mut(), release: None };
             return Memory::allocate(mutability, true, core::ptr::null_mut(), 0, nobody);

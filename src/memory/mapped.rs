@@ -1,9 +1,10 @@
 //! Files mapped into memory: read-only, or copy-on-write.
 
+use super::Mutability;
 use crate::error::{Error, Result};
 use core::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// How a file is mapped.
@@ -11,8 +12,22 @@ use std::os::unix::fs::FileExt;
 pub enum Mode {
     /// Nobody can write through the mapping: a write is SIGSEGV.
     ReadOnly,
+    /// As `ReadOnly`, of memory that the kernel keeps from changing.
+    Sealed,
     /// Writes go to pages of our own, made when they are first written. The file never changes.
     CopyOnWrite,
+}
+
+impl Mode {
+    /// What a tensor over such a mapping may promise. A file is never immutable: whoever can write it can change
+    /// what was not written here.
+    pub const fn mutability(self) -> Mutability {
+        match self {
+            Mode::ReadOnly => Mutability::ReadOnly,
+            Mode::Sealed => Mutability::Immutable,
+            Mode::CopyOnWrite => Mutability::Writable,
+        }
+    }
 }
 
 /// An open regular file and its size when it was opened.
@@ -34,7 +49,21 @@ impl Opened {
             return Err(last("open"));
         }
         // SAFETY: open just returned it to us alone.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        Opened::new(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Takes a descriptor of the caller's, who keeps it: what is kept here is another one for the same file.
+    pub fn from_fd(fd: i32) -> Result<Self> {
+        // SAFETY: fcntl answers EBADF for a number that is no open descriptor.
+        let fd = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(last("fcntl(F_DUPFD_CLOEXEC)"));
+        }
+        // SAFETY: fcntl just returned it to us alone.
+        Opened::new(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn new(file: File) -> Result<Self> {
         let status = file.metadata().map_err(|error| io("fstat", &error))?;
         if !status.is_file() {
             return Err(Error::NotRegularFile);
@@ -62,6 +91,12 @@ impl Opened {
     }
 }
 
+impl AsRawFd for Opened {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
 /// A mapping, with the file it shows kept open so that it can be mapped once more in another mode.
 #[derive(Debug)]
 pub struct Mapping {
@@ -81,6 +116,8 @@ impl Mapping {
         let file_offset = offset - lead;
         let length = usize::try_from(nbytes + lead).map_err(|_| Error::Overflow { what: "the length to map" })?;
         let (protection, flags) = match mode {
+            // Linux before 6.7 refuses a shared mapping of sealed memory; of what cannot change a private one is as good.
+            Mode::Sealed => (libc::PROT_READ, libc::MAP_PRIVATE),
             Mode::ReadOnly => (libc::PROT_READ, libc::MAP_SHARED),
             Mode::CopyOnWrite => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_NORESERVE),
         };
@@ -113,7 +150,7 @@ impl Mapping {
     pub fn again_copy_on_write(&self, address: *const u8, nbytes: u64) -> Result<Mapping> {
         let inside = address.addr().wrapping_sub(self.start.addr()) as u64;
         debug_assert!(inside + nbytes <= self.length as u64);
-        if self.mode != Mode::ReadOnly {
+        if self.mode == Mode::CopyOnWrite {
             // Its pages may differ from the file's by now.
             return Err(Error::Unsupported { what: "a second mapping of copy-on-write memory" });
         }
@@ -165,7 +202,7 @@ fn page_size() -> u64 {
     (unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as u64
 }
 
-fn last_errno() -> i32 {
+pub fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 

@@ -1,11 +1,13 @@
 //! Copies of elements: into a new tensor, or from one tensor into another.
 
 use super::export::Fresh;
+use super::layout;
 use super::managed::{Owned, Strides};
 use super::strided::{self, Job};
 use super::view::Checked;
 use crate::abi::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, MAX_NDIM, Result};
+use core::mem::MaybeUninit;
 
 /// How a new copy is laid out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,6 +78,27 @@ pub unsafe fn copy_into(source: &Checked, target: &Checked) -> Result<()> {
     }
     // SAFETY: as promised to us, and they do not overlap.
     unsafe { copy_elements(source, target) }
+}
+
+/// Copies the elements into `target` without gaps, in C or Fortran order.
+///
+/// # Safety
+/// The source's memory is there, nobody writes it meanwhile, and `target` is as long as the elements.
+pub unsafe fn copy_dense(source: &Checked, column_major: bool, target: &mut [u8]) -> Result<()> {
+    debug_assert_eq!(target.len() as u64, source.measure.nbytes);
+    let mut numbers = [MaybeUninit::uninit(); MAX_NDIM];
+    let numbers = &mut numbers[..source.shape.len()];
+    if column_major {
+        layout::write_column_major(source.shape, numbers)
+    } else {
+        layout::write_row_major(source.shape, numbers)
+    }
+    // SAFETY: written whole just now.
+    let strides = unsafe { &*(core::ptr::from_ref(numbers) as *const [i64]) };
+    let measure = layout::measure(source.shape, Some(strides), source.dtype, source.is_padded())?;
+    let target = Checked { strides: Some(strides), data: target.as_mut_ptr(), byte_offset: 0, measure, ..*source };
+    // SAFETY: promised by the caller; a slice that is ours alone overlaps nothing.
+    unsafe { copy_elements(source, &target) }
 }
 
 fn intersect(a: &Checked, b: &Checked) -> bool {

@@ -2,18 +2,46 @@
 
 use super::dtype::Dtype;
 use super::managed::{Allocation, Description, Owned, Strides};
+use super::view::Checked;
+use super::{copy, layout};
 use crate::abi::*;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::mapped::{Mode, Opened};
-use crate::memory::{Keeper, Mutability, npy};
+use crate::memory::{Keeper, npy, sealed};
 use core::ffi::CStr;
+use std::os::fd::OwnedFd;
 
 /// Maps a `.npy` file.
-///
-/// Read-only memory is `ReadOnly` and not `Immutable`, since whoever can write the file can change it. For
-/// the same reason copy-on-write memory counts as lent: pages that nobody wrote yet still show the file.
 pub fn map_npy(path: &CStr, mode: Mode) -> Result<Owned> {
-    let file = Opened::open(path)?;
+    over_npy(Opened::open(path)?, mode)
+}
+
+/// Maps the `.npy` file behind a descriptor: immutable if the kernel keeps it from changing, else read-only.
+pub fn import_sealed(fd: i32) -> Result<Owned> {
+    let file = Opened::from_fd(fd)?;
+    let mode = if sealed::is_sealed(&file) { Mode::Sealed } else { Mode::ReadOnly };
+    over_npy(file, mode)
+}
+
+/// Copies the elements into sealed memory that holds a `.npy` file.
+///
+/// # Safety
+/// The tensor's memory is there and nobody writes it meanwhile.
+pub unsafe fn seal(tensor: &Checked) -> Result<OwnedFd> {
+    tensor.require_host()?;
+    let column_major = !tensor.measure.row_major && layout::is_column_major(tensor.shape, tensor.strides);
+    let mut header = [0; npy::MAX_WRITTEN];
+    let length = npy::write_header(tensor.dtype.raw(), column_major, tensor.shape, &mut header)?;
+    let whole = (length as u64).checked_add(tensor.measure.nbytes);
+    sealed::seal(whole.ok_or(Error::Overflow { what: "the file's size" })?, |bytes| {
+        let (front, elements) = bytes.split_at_mut(length);
+        front.copy_from_slice(&header[..length]);
+        // SAFETY: promised by the caller; the target is new memory of just that size.
+        unsafe { copy::copy_dense(tensor, column_major, elements) }
+    })
+}
+
+fn over_npy(file: Opened, mode: Mode) -> Result<Owned> {
     let mut start = [0; npy::MAX_READ];
     let header = npy::parse(file.read_start(&mut start)?, file.size)?;
     let allocation = Allocation::new(header.ndim, true)?;
@@ -33,10 +61,8 @@ pub fn map_npy(path: &CStr, mode: Mode) -> Result<Owned> {
         flags: Flags::empty(),
         at_least_minor: 0,
     };
-    let mutability = match mode {
-        Mode::ReadOnly => Mutability::ReadOnly,
-        Mode::CopyOnWrite => Mutability::Writable,
-    };
+    // Copy-on-write memory counts as lent: pages that nobody wrote yet still show the file.
+    let lent = mode != Mode::Sealed;
     // SAFETY: the keeper's mapping is handed over with this call.
-    Ok(unsafe { allocation.first(&description, mutability, true, (data, header.nbytes), keeper) })
+    Ok(unsafe { allocation.first(&description, mode.mutability(), lent, (data, header.nbytes), keeper) })
 }

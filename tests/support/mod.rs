@@ -140,8 +140,10 @@ pub fn command(program: &Path, arguments: &[&str]) -> Outcome {
 }
 
 /// Runs a program that must succeed.
-pub fn run(program: &Path, arguments: &[&str]) {
-    println!("{}:\n{}", program.display(), succeed(&mut prepared(program, arguments)));
+pub fn run(program: &Path, arguments: &[&str]) -> String {
+    let output = succeed(&mut prepared(program, arguments));
+    println!("{}:\n{output}", program.display());
+    output
 }
 
 /// Runs a program under valgrind.
