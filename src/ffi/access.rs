@@ -291,10 +291,8 @@ pub unsafe extern "C" fn dlro_tensor_describe(
             non_null(dst, "dst")?;
         }
         // SAFETY: promised by the caller.
-        let description = describe::Line {
-            checked: unsafe { checked(tensor) }?,
-            mutability: unsafe { managed::mutability(non_null(tensor, "tensor")?) },
-        };
+        let (checked, mutability) = unsafe { (checked(tensor)?, managed::mutability(non_null(tensor, "tensor")?)) };
+        let description = describe::Line { checked, mutability };
         // SAFETY: promised by the caller.
         *length = unsafe { boundary::print(dst, capacity, description) };
         Ok(())

@@ -17,8 +17,10 @@ struct Sentence {
 
 impl Write for Sentence {
     fn write_str(&mut self, s: &str) -> core::fmt::Result {
-        let room = CAPACITY - 1 - self.len;
-        let take = s.floor_char_boundary(room.min(s.len()));
+        let mut take = s.len().min(CAPACITY - 1 - self.len);
+        while !s.is_char_boundary(take) {
+            take -= 1;
+        }
         self.push(&s.as_bytes()[..take]);
         if take < s.len() { Err(core::fmt::Error) } else { Ok(()) }
     }

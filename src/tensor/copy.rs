@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 pub struct Wanted {
     /// Fortran order instead of C order.
     pub column_major: bool,
-    /// In bytes; at least [`heap::ALIGNMENT`] is used.
+    /// In bytes; at least [`ALIGNMENT`](crate::memory::heap::ALIGNMENT) is used.
     pub alignment: usize,
 }
 
@@ -125,7 +125,7 @@ unsafe fn copy_elements(source: &Checked, target: &Checked) -> Result<()> {
         target: to,
         target_strides: target.strides,
     };
-    if pitch.is_multiple_of(8) {
+    if pitch % 8 == 0 {
         // SAFETY: as promised to us; the element is whole bytes.
         unsafe { strided::copy_bytes(&job, pitch as usize / 8) }
     } else {

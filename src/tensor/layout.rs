@@ -104,21 +104,12 @@ pub fn measure(shape: &[i64], strides: Option<&[i64]>, dtype: Dtype, padded: boo
 
 /// Whether the elements lie in Fortran order without gaps.
 pub fn is_column_major(shape: &[i64], strides: Option<&[i64]>) -> bool {
-    contiguous(shape, strides, 0..shape.len())
-}
-
-/// Whether the elements lie in C order without gaps.
-pub fn is_row_major(shape: &[i64], strides: Option<&[i64]>) -> bool {
-    strides.is_none() || contiguous(shape, strides, (0..shape.len()).rev())
-}
-
-fn contiguous(shape: &[i64], strides: Option<&[i64]>, axes: impl Iterator<Item = usize>) -> bool {
     if shape.contains(&0) {
         return true;
     }
     let mut expected = 1i64;
     let mut all = true;
-    for axis in axes {
+    for axis in 0..shape.len() {
         if shape[axis] == 1 {
             continue;
         }

@@ -70,7 +70,7 @@ impl Untrusted {
             return Err(Error::Version { found: version });
         }
         // SAFETY: `new` was promised that a tensor of our major version is whole.
-        let tensor = unsafe { &*(&raw const (*self.0.as_ptr()).dl_tensor) };
+        let tensor = unsafe { &(*self.0.as_ptr()).dl_tensor };
         // SAFETY: DLPack: shape and strides of a managed tensor hold ndim numbers while the tensor lives.
         unsafe { Checked::new(tensor, self.flags(), version.minor) }
     }
