@@ -174,3 +174,6 @@ fn unmet_shape(facts: &Facts, request: &Request) -> Option<Unmet> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
