@@ -132,12 +132,15 @@ pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Opti
     if raw.alignment != 0 && (!raw.alignment.is_power_of_two() || raw.alignment > 1 << 30) {
         return Err(Error::AlignmentNotPowerOfTwo { found: raw.alignment.into() });
     }
-    let device = match device(raw.device_type, raw.device_id) {
-        Wanted::Anywhere if raw.flags & 2 != 0 => Wanted::Host,
-        device => device,
-    };
     Ok(Options {
-        request: Request { access, copy: copy(raw.copy)?, layout, alignment: raw.alignment as usize, device },
+        request: Request {
+            access,
+            copy: copy(raw.copy)?,
+            layout,
+            alignment: raw.alignment as usize,
+            device: device(raw.device_type, raw.device_id),
+            host: raw.flags & 2 != 0,
+        },
         adopt: raw.flags & 1 != 0,
     })
 }

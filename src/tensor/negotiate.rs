@@ -51,7 +51,6 @@ pub unsafe fn export_for(
     // SAFETY: promised by the caller.
     let checked = unsafe { Untrusted::new(tensor).validate() }?;
     match options.device {
-        Wanted::Host => checked.require_host()?,
         Wanted::Device(wanted) if wanted != checked.device => {
             return Err(Error::DeviceNotWanted { device: checked.device, wanted });
         }
