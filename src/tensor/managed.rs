@@ -316,6 +316,8 @@ impl<'a> Ours<'a> {
         // SAFETY: the block is alive; `entered` changes only through calls that need the tensor exclusively.
         let entered = unsafe { (*self.block.as_ptr()).entered };
         match (entered, self.memory().borrow.mutability()) {
+            // Somebody whose hands it went through set the flag; a right that was given up does not come back.
+            (Mutability::Writable, _) if self.is_flagged_read_only() => Mutability::ReadOnly,
             // A read-only view of memory that has been frozen since.
             (Mutability::ReadOnly, Mutability::Immutable) => Mutability::Immutable,
             (entered, _) => entered,
@@ -331,6 +333,10 @@ impl<'a> Ours<'a> {
     fn entered(self) -> Mutability {
         // SAFETY: as above.
         unsafe { (*self.block.as_ptr()).entered }
+    }
+
+    fn is_flagged_read_only(self) -> bool {
+        self.flags().load(Ordering::Relaxed) & Flags::READ_ONLY.bits() != 0
     }
 
     fn flags(self) -> &'a AtomicU64 {
@@ -371,7 +377,7 @@ impl<'a> Ours<'a> {
     /// # Safety
     /// The window's arrays are readable.
     pub unsafe fn share(self, whole: &Checked, window: Option<&DLTensor>, mutability: Mutability) -> Result<Owned> {
-        if mutability == Mutability::Writable && self.entered() != Mutability::Writable {
+        if mutability == Mutability::Writable && self.mutability() != Mutability::Writable {
             return Err(Error::ReadOnly);
         }
         let checked = match window {
