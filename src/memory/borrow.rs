@@ -53,7 +53,6 @@ impl Borrow {
     }
 
     /// Memory of the given mutability without a tensor over it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "buffers, which come next, start without a tensor"))]
     pub const fn new(mutability: Mutability) -> Self {
         Borrow(AtomicU64::new(State { writable: 0, immutable: 0, mutability }.pack()))
     }
@@ -115,7 +114,6 @@ impl Borrow {
     }
 
     /// Turns writable memory into immutable memory for good, once no writable tensor but `own` is alive.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for buffers, which come next"))]
     pub fn freeze(&self, own: u64, lent: bool) -> Result<()> {
         self.update(|state| match state.mutability {
             Mutability::Immutable => Ok(state),

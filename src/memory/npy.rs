@@ -116,7 +116,6 @@ pub fn parse(start: &[u8], file_len: u64) -> Result<Header> {
 ///
 /// `column_major` is the order of the elements that follow. As in NumPy, the header does not claim it where it
 /// makes no difference.
-#[cfg_attr(not(test), expect(dead_code, reason = "for sealing, which comes next"))]
 pub fn write_header(
     dtype: DLDataType,
     column_major: bool,

@@ -40,8 +40,10 @@ fn every_request() -> Vec<Request> {
             for layout in [Layout::Any, Layout::RowMajor, Layout::ColumnMajor, Layout::NonNegative] {
                 for alignment in [0, 1, 4, 64, 0x1000, 1 << 30] {
                     let cpu = Wanted::Device(CPU);
-                    for device in [Wanted::Anywhere, Wanted::Host, cpu, Wanted::Device(CUDA), Wanted::Device(CUDA_1)] {
-                        all.push(Request { access, copy, layout, alignment, device });
+                    for device in [Wanted::Anywhere, cpu, Wanted::Device(CUDA), Wanted::Device(CUDA_1)] {
+                        for host in [false, true] {
+                            all.push(Request { access, copy, layout, alignment, device, host });
+                        }
                     }
                 }
             }
@@ -64,11 +66,11 @@ enum Row {
 fn unmet_rows(facts: &Facts, request: &Request) -> Vec<Row> {
     let device = match request.device {
         Wanted::Anywhere => false,
-        Wanted::Host => !facts.host,
         Wanted::Device(device) => {
             (device.device_type, device.device_id) != (facts.device.device_type, facts.device.device_id)
         }
     };
+    let device = device || request.host && !facts.host;
     let layout = match request.layout {
         Layout::Any => false,
         Layout::RowMajor => !facts.row_major,
