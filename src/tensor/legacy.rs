@@ -2,6 +2,7 @@
 //! and none is gained.
 
 use super::import::{self, Options};
+use super::layout;
 use super::managed::{self, Owned};
 use super::negotiate;
 use super::view::{Checked, Untrusted};
@@ -43,9 +44,20 @@ pub unsafe fn export(
     if fold_byte_offset {
         negotiate::require_address(&checked)?;
     }
-    let block = heap::allocate(core::mem::size_of::<LegacyBlock>())?.cast::<LegacyBlock>();
+    // NULL strides are accepted and never sent: where they are missing they lie behind the block.
+    let missing = if checked.lacks_strides() { checked.shape.len() } else { 0 };
+    let nbytes = core::mem::size_of::<LegacyBlock>() + missing * core::mem::size_of::<i64>();
+    let block = heap::allocate(nbytes)?.cast::<LegacyBlock>();
     // SAFETY: validated, so the tensor is of our major version and whole.
     let mut dl_tensor = unsafe { (*tensor.as_ptr()).dl_tensor };
+    if missing > 0 {
+        // SAFETY: `missing` numbers were allocated behind the block, whose size is a multiple of theirs.
+        unsafe {
+            dl_tensor.strides = block.add(1).cast::<i64>().as_ptr();
+            dl_tensor.strides.write_bytes(0, missing);
+            layout::write_row_major(checked.shape, core::slice::from_raw_parts_mut(dl_tensor.strides, missing));
+        }
+    }
     if fold_byte_offset {
         dl_tensor.data = checked.first().unwrap_or(core::ptr::null_mut()).cast();
         dl_tensor.byte_offset = 0;
@@ -102,8 +114,9 @@ unsafe fn inside(legacy: NonNull<DLManagedTensor>) -> Option<NonNull<DLManagedTe
 pub unsafe fn import(legacy: NonNull<DLManagedTensor>, vouched: Mutability, options: &Options) -> Result<Owned> {
     // SAFETY: owned by the caller.
     if let Some(tensor) = unsafe { inside(legacy) } {
+        // Adopted, since what comes out of here is always a tensor of ours.
         // SAFETY: the legacy tensor owns it, and the caller the legacy tensor.
-        let imported = unsafe { import::import(tensor, options) }?;
+        let imported = unsafe { import::import(tensor, &Options { adopt: true, ..*options }) }?;
         // SAFETY: only the shell is left; what was inside belongs to `imported` now.
         unsafe { libc::free(legacy.as_ptr().cast()) };
         return Ok(imported);
