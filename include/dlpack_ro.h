@@ -265,17 +265,13 @@ DLRO_LAYOUT(DLManagedTensorVersioned,
 
 
 /**
- * What every function that can fail returns. Numbers are explicit and never reused.
+ * The values of `dlro_status`. Numbers are explicit and never reused.
  *
  * 1 to 99: "this array cannot be exchanged in this way", the family for which the array API prescribes
  * `BufferError` (`dlro_status_is_exchange_error`). 100 to 199: the caller or the descriptor is wrong.
  * 200 to 299: the machine, a file or this library failed.
  */
-enum dlro_status
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : int32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum dlro_status_values {
   /**
    * Success.
    */
@@ -344,14 +340,7 @@ enum dlro_status
    * A defect in this library. Nothing crossed the boundary but this number; please report it.
    */
   DLRO_ERR_INTERNAL = 204,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum dlro_status dlro_status;
-#else
-typedef int32_t dlro_status;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} dlro_status_values;
 
 /**
  * The values of `dlro_mutability`, from weak to strong.
@@ -507,6 +496,11 @@ typedef enum dlro_freeze_flags {
  * Memory that tensors are windows on. Used through pointers only.
  */
 typedef struct dlro_buffer dlro_buffer;
+
+/**
+ * What every function that can fail returns; one of the `DLRO_OK`, `DLRO_ERR_...` numbers.
+ */
+typedef int32_t dlro_status;
 
 /**
  * What may happen to memory; one of the `DLRO_MUTABILITY_...` numbers.

@@ -6,12 +6,12 @@
 use crate::abi::{DLDataType, DLDevice, DLPackVersion, VERSION};
 use core::fmt;
 
-/// What every function that can fail returns. Numbers are explicit and never reused.
+/// The values of `dlro_status`. Numbers are explicit and never reused.
 ///
 /// 1 to 99: "this array cannot be exchanged in this way", the family for which the array API prescribes
 /// `BufferError` (`dlro_status_is_exchange_error`). 100 to 199: the caller or the descriptor is wrong.
 /// 200 to 299: the machine, a file or this library failed.
-#[repr(i32)]
+#[repr(C)]
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

@@ -1,5 +1,6 @@
 //! Where C ends and Rust begins: the only `catch_unwind`, the last error, NULL checks, zeroing of outputs.
 
+use super::library::dlro_status;
 use crate::error::{Error, Result, Status};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
@@ -64,7 +65,7 @@ fn record(context: Option<&CStr>, error: &Error) {
 
 /// Runs the body of a function of the C API: error and panic alike become a status and a sentence.
 #[inline]
-pub fn status(body: impl FnOnce() -> Result<()>) -> Status {
+pub fn status(body: impl FnOnce() -> Result<()>) -> dlro_status {
     run(None, body)
 }
 
@@ -72,20 +73,20 @@ pub fn status(body: impl FnOnce() -> Result<()>) -> Status {
 ///
 /// # Safety
 /// `path` is NULL or a C string.
-pub unsafe fn status_at(path: *const c_char, body: impl FnOnce() -> Result<()>) -> Status {
+pub unsafe fn status_at(path: *const c_char, body: impl FnOnce() -> Result<()>) -> dlro_status {
     // SAFETY: promised by the caller.
     let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
     run(path, body)
 }
 
 #[inline]
-fn run(context: Option<&CStr>, body: impl FnOnce() -> Result<()>) -> Status {
+fn run(context: Option<&CStr>, body: impl FnOnce() -> Result<()>) -> dlro_status {
     match catch_unwind(AssertUnwindSafe(|| {
         #[cfg(test)]
         tests::panic_if_asked();
         body()
     })) {
-        Ok(Ok(())) => Status::DLRO_OK,
+        Ok(Ok(())) => Status::DLRO_OK as dlro_status,
         Ok(Err(error)) => fail(context, error),
         Err(payload) => {
             // Its destructor is somebody's code too, and could panic.
@@ -96,9 +97,9 @@ fn run(context: Option<&CStr>, body: impl FnOnce() -> Result<()>) -> Status {
 }
 
 #[cold]
-fn fail(context: Option<&CStr>, error: Error) -> Status {
+fn fail(context: Option<&CStr>, error: Error) -> dlro_status {
     record(context, &error);
-    error.status()
+    error.status() as dlro_status
 }
 
 /// An argument that must not be NULL.

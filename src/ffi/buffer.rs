@@ -4,8 +4,9 @@
 use super::boundary::{self, non_null, output};
 use super::export::{dlro_mutability, mutability};
 use super::files::{dlro_map_mode, mode};
+use super::library::dlro_status;
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::memory::Memory;
 use crate::tensor::window;
 use core::ffi::{CStr, c_char, c_void};
@@ -49,7 +50,7 @@ pub enum dlro_freeze_flags {
 /// `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_buffer_new(nbytes: usize, out: *mut *mut dlro_buffer) -> Status {
+pub unsafe extern "C" fn dlro_buffer_new(nbytes: usize, out: *mut *mut dlro_buffer) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn dlro_buffer_wrap(
     owner: *mut c_void,
     release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
     out: *mut *mut dlro_buffer,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn dlro_buffer_map(
     nbytes: u64,
     mode: dlro_map_mode,
     out: *mut *mut dlro_buffer,
-) -> Status {
+) -> dlro_status {
     // SAFETY: promised by the caller.
     unsafe {
         boundary::status_at(path, || {
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn dlro_buffer_map(
 pub unsafe extern "C" fn dlro_buffer_import(
     tensor: *mut DLManagedTensorVersioned,
     out: *mut *mut dlro_buffer,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn dlro_buffer_export(
     window: *const DLTensor,
     mutability: dlro_mutability,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn dlro_buffer_export(
 /// `buffer` is NULL or alive.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_buffer_freeze(buffer: *mut dlro_buffer, flags: u32) -> Status {
+pub unsafe extern "C" fn dlro_buffer_freeze(buffer: *mut dlro_buffer, flags: u32) -> dlro_status {
     boundary::status(|| {
         let memory = from_c(buffer)?;
         if flags & !1 != 0 {
@@ -289,7 +290,7 @@ pub unsafe extern "C" fn dlro_buffer_tensor_counts(
     buffer: *const dlro_buffer,
     writable: *mut u64,
     immutable: *mut u64,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let (writable, immutable) = unsafe { (output(writable, "writable")?, output(immutable, "immutable")?) };

@@ -2,8 +2,9 @@
 #![allow(non_camel_case_types)]
 
 use super::boundary::{self, non_null, output};
+use super::library::dlro_status;
 use crate::abi::DLManagedTensorVersioned;
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::memory::mapped::Mode;
 use crate::tensor::file;
 use core::ffi::{CStr, c_char};
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn dlro_npy_map(
     path: *const c_char,
     mode: dlro_map_mode,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     // SAFETY: promised by the caller.
     unsafe {
         boundary::status_at(path, || {

@@ -2,8 +2,9 @@
 #![allow(non_camel_case_types)]
 
 use super::boundary::{self, non_null, output};
+use super::library::dlro_status;
 use crate::abi::{DLDevice, DLManagedTensorVersioned};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::tensor::import::Options;
 use crate::tensor::requirements::{Access, Copy, Layout, Request, Wanted};
 
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn dlro_tensor_import(
     foreign: *mut DLManagedTensorVersioned,
     options: *const dlro_import_options,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;

@@ -1,8 +1,8 @@
 //! Chapter *sealed*: memory that is immutable for every process, by the kernel.
 
 use super::boundary::{self, non_null, output};
+use super::library::dlro_status;
 use crate::abi::DLManagedTensorVersioned;
-use crate::error::Status;
 use crate::tensor::file;
 use crate::tensor::view::Untrusted;
 use core::ffi::c_int;
@@ -27,7 +27,7 @@ use std::os::fd::IntoRawFd;
 /// `tensor` is NULL or a live managed tensor whose memory is there.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_seal(tensor: *const DLManagedTensorVersioned, fd_out: *mut c_int) -> Status {
+pub unsafe extern "C" fn dlro_tensor_seal(tensor: *const DLManagedTensorVersioned, fd_out: *mut c_int) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let fd_out = unsafe { output(fd_out, "fd_out") }?;
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dlro_tensor_seal(tensor: *const DLManagedTensorVersione
 /// Nobody shortens an unsealed file while the tensor lives; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_sealed_import(fd: c_int, out: *mut *mut DLManagedTensorVersioned) -> Status {
+pub unsafe extern "C" fn dlro_sealed_import(fd: c_int, out: *mut *mut DLManagedTensorVersioned) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;

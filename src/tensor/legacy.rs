@@ -55,7 +55,7 @@ pub unsafe fn export(
         unsafe {
             dl_tensor.strides = block.add(1).cast::<i64>().as_ptr();
             dl_tensor.strides.write_bytes(0, missing);
-            layout::write_row_major(checked.shape, core::slice::from_raw_parts_mut(dl_tensor.strides, missing));
+            layout::write_row_major(checked.shape, core::slice::from_raw_parts_mut(dl_tensor.strides.cast(), missing));
         }
     }
     if fold_byte_offset {

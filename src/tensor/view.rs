@@ -59,7 +59,7 @@ impl Untrusted {
     pub fn is_plain(self) -> bool {
         // SAFETY: `new` was promised that a tensor of our major version is whole; DLPack: shape and strides of
         // a managed tensor hold ndim numbers.
-        self.version().major == VERSION.major && unsafe { plain(&*(&raw const (*self.0.as_ptr()).dl_tensor)) }.is_some()
+        self.version().major == VERSION.major && unsafe { plain(&(*self.0.as_ptr()).dl_tensor) }.is_some()
     }
 
     /// Checks everything in the tensor that can be checked without knowing who made it.
