@@ -498,6 +498,11 @@ typedef enum dlro_freeze_flags {
 typedef struct dlro_buffer dlro_buffer;
 
 /**
+ * A tensor that the guard watches. Used through pointers only.
+ */
+typedef struct dlro_watch dlro_watch;
+
+/**
  * What every function that can fail returns; one of the `DLRO_OK`, `DLRO_ERR_...` numbers.
  */
 typedef int32_t dlro_status;
@@ -1489,6 +1494,55 @@ dlro_status dlro_tensor_seal(const struct DLManagedTensorVersioned *tensor,
  * Nobody shortens an unsealed file while the tensor lives; `out` is writable.
  */
 DLRO_MUST_USE dlro_status dlro_sealed_import(int fd, struct DLManagedTensorVersioned **out);
+
+/**
+ * Installs the guard: from now on a write to the protected memory of a watched tensor is reported on standard
+ * error before the process goes on as it would have.
+ *
+ * The report names the tensor's label, the address, the byte offset, the dtype and the index that was written,
+ * the address of the code that wrote, and the thread. Then the handler that was installed before runs (that of
+ * Python's faulthandler, of a JVM or of Go, for example), or the process ends as without the guard. Calling it
+ * again does nothing. Without it nothing is installed and nothing costs anything.
+ *
+ * Ownership: none changes hands; the handlers of SIGSEGV and SIGBUS change for the process and stay changed.
+ *
+ * Status: `DLRO_ERR_IO` (sigaction failed), `DLRO_ERR_UNSUPPORTED` (not Linux). Threads: any.
+ * Rule: sigaction(2), signal-safety(7).
+ */
+DLRO_MUST_USE
+dlro_status dlro_guard_install(void);
+
+/**
+ * Puts a tensor on the guard's list, under a label of up to 64 bytes of UTF-8.
+ *
+ * It takes a tensor of this library that is not writable. A write is noticed only where the pages are
+ * protected: memory that `dlro_buffer_freeze` froze with `DLRO_FREEZE_ENFORCE`, that a file was mapped into
+ * read-only, or that is sealed. At most 256 tensors are watched at a time.
+ *
+ * Ownership: on success `*out` belongs to the caller, who ends it with `dlro_watch_release`; until then it keeps
+ * the memory, but not the tensor. On failure `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (a foreign tensor, a label that is not UTF-8),
+ * `DLRO_ERR_VERSION`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS`, `DLRO_ERR_UNSUPPORTED` (not Linux; a writable or empty
+ * tensor; too many), `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `tensor` is NULL or a live managed tensor; `label` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_guard_watch(const struct DLManagedTensorVersioned *tensor,
+                             const char *label,
+                             struct dlro_watch **out);
+
+/**
+ * Takes a tensor off the guard's list and lets its memory go. NULL is accepted and nothing happens. Never fails.
+ *
+ * Threads: any.
+ *
+ * # Safety
+ * The caller owns `watch`.
+ */
+void dlro_watch_release(struct dlro_watch *watch);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -142,6 +142,7 @@ pub enum Error {
     UnknownTail { what: &'static str, offset: usize },
     AlignmentNotPowerOfTwo { found: u64 },
     NotOurs { what: &'static str },
+    NotUtf8 { what: &'static str },
     ExchangeSlotNull { slot: &'static str },
     Ndim { found: i32, most: usize },
     NegativeDimension { axis: usize, value: i64 },
@@ -226,6 +227,7 @@ impl Error {
             | Error::UnknownTail { .. }
             | Error::AlignmentNotPowerOfTwo { .. }
             | Error::NotOurs { .. }
+            | Error::NotUtf8 { .. }
             | Error::ExchangeSlotNull { .. } => DLRO_ERR_ARGUMENT,
             Error::Ndim { .. }
             | Error::NegativeDimension { .. }
@@ -355,6 +357,7 @@ impl fmt::Display for Error {
                 write!(f, "alignment is {found} bytes; it must be 0 or a power of two up to 2^30")
             }
             Error::NotOurs { what } => write!(f, "{what} was not made by this library; import it with DLRO_IMPORT_ADOPT first"),
+            Error::NotUtf8 { what } => write!(f, "{what} is not UTF-8"),
             Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, and DLPack lets only dltensor_from_py_object_no_sync be"),
             Error::Ndim { found, most } => write!(f, "ndim is {found}; it must be from 0 to {most}"),
             Error::NegativeDimension { axis, value } => write!(f, "shape[{axis}] is {value}; dimensions must be >= 0"),

@@ -16,3 +16,4 @@ pub mod copy;
 pub mod buffer;
 pub mod files;
 pub mod sealed;
+pub mod guard;

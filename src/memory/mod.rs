@@ -2,6 +2,7 @@
 
 pub mod borrow;
 pub mod buffer;
+pub mod guard;
 pub mod heap;
 pub mod mapped;
 pub mod npy;

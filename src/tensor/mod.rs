@@ -13,4 +13,5 @@ pub mod negotiate;
 pub mod requirements;
 pub mod strided;
 pub mod view;
+pub mod watch;
 pub mod window;
