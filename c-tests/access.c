@@ -281,6 +281,9 @@ static void measures(void) {
       {"D10 transposed", 2, {2, 2}, {1, 2}, 0, 32, 1, 0, 4, 16, 0, 16, false, true, false},
       {"ones with wild strides", 3, {1, 3, 1}, {INT64_MIN, 1, INT64_MAX}, 0, 32, 1, 0, 3, 12, 0, 12, true, true, false},
       {"one with stride 0", 1, {1}, {0}, 0, 32, 1, 0, 1, 4, 0, 4, true, true, false},
+      {"gaps beside a one with stride 0", 2, {1, 3}, {0, 2}, 0, 32, 1, 0, 3, 12, 0, 20, false, false, false},
+      {"as large as it gets", 1, {INT64_MAX}, {0}, 1, 8, 1, 0, INT64_MAX, INT64_MAX, 0, 1, false, false, true},
+      {"2^62 bytes", 1, {(int64_t)1 << 60}, {0}, 0, 32, 1, 0, (uint64_t)1 << 60, (uint64_t)1 << 62, 0, 4, false, false, true},
       {"empty", 2, {0, 3}, {3, 1}, 0, 32, 1, 0, 0, 0, 0, 0, true, true, false},
       {"empty with wild strides", 2, {3, 0}, {0, INT64_MIN}, 0, 32, 1, 0, 0, 0, 0, 0, true, true, false},
       {"empty among huge", 3, {INT64_MAX, 0, INT64_MAX}, {INT64_MAX, 2, 3}, 5, 128, 9, 0, 0, 0, 0, 0, true, true, false},
@@ -329,7 +332,7 @@ static void measures(void) {
     }
     check_count += 7;
   }
-  checked("cases D6, D11, D14, D16, F3, F5: count, bytes, span, contiguity, overlap of 37 layouts");
+  checked("cases D6, D11, D14, D16, F3, F5: count, bytes, span, contiguity, overlap of 40 layouts");
 
   {
     int64_t shape[3] = {2, 3, 4}, transposed[2] = {2, 2};

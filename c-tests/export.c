@@ -383,6 +383,18 @@ static void new_tensor(void) {
   CHECK_OK(dlro_tensor_data_mut(tensor, &data));
   memset(data, 1, 3 * 5 * 7 * 4);
   dlro_tensor_release(tensor);
+  {
+    Tensor *many[16];
+    unsigned i;
+    for (i = 0; i < 16; i++) {
+      shape[0] = 1 + (int64_t)i;
+      CHECK_OK(dlro_tensor_new(&prototype, &many[i]));
+      CHECK((uintptr_t)many[i]->dl_tensor.data % 256 == 0);
+      CHECK(all_zero(many[i]->dl_tensor.data, (size_t)shape[0] * 35 * 4));
+    }
+    for (i = 0; i < 16; i++) dlro_tensor_release(many[i]);
+    shape[0] = 3;
+  }
   checked("cases E6, J3: zeroed, row-major, writable, 256-byte aligned; only device, ndim, dtype, shape are read");
 
   prototype = describe(NULL, dtype(kDLInt, 32, 1), 2, none, NULL);
