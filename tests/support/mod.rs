@@ -1,6 +1,8 @@
 //! What the drivers share: the library built once per kind, C programs compiled and run.
 #![allow(dead_code)] // each driver uses its part
 
+pub mod tools;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
