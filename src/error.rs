@@ -117,6 +117,7 @@ pub enum Error {
     NotImmutable { why: &'static str },
     WritersAlive { writable: u64 },
     ImmutablesAlive { immutable: u64 },
+    TooManyTensors { most: u64 },
     MustCopy { wanted: Unmet },
     ExportReadOnlyAsLegacy,
     // version, dtype, device, layout
@@ -234,6 +235,7 @@ impl Error {
             | Error::Overflow { .. }
             | Error::AddressWraps { .. }
             | Error::HandlesDiffer
+            | Error::TooManyTensors { .. }
             | Error::OutOfMemoryRange { .. } => DLRO_ERR_BOUNDS,
             Error::NoMemory { .. } => DLRO_ERR_NO_MEMORY,
             Error::Io { .. } => DLRO_ERR_IO,
@@ -300,6 +302,9 @@ impl fmt::Display for Error {
                 f,
                 "the memory cannot be written while immutable tensors over it are alive; {immutable} are"
             ),
+            Error::TooManyTensors { most } => {
+                write!(f, "{most} tensors of this mutability are alive over the memory, and no more can be counted")
+            }
             Error::MustCopy { wanted } => write!(f, "{wanted}; only a copy would do, and the copy policy is NEVER"),
             Error::ExportReadOnlyAsLegacy => f.write_str(
                 "the tensor is read-only, and the legacy struct (DLPack before 1.0) cannot say so; ask for version 1.0, or vouch that the consumer never writes",

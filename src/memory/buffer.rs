@@ -4,11 +4,11 @@ use super::Mutability;
 use super::borrow::Borrow;
 use super::heap;
 use super::mapped::{Mapping, Mode, Opened, Pages};
+use super::sync::{AtomicUsize, Ordering, fence};
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned};
 use crate::error::{Error, Result};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// What keeps the bytes, and ends with them.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub struct Memory {
 impl Memory {
     /// Memory with one reference and one tensor over it, `lead` bytes behind the start of its block.
     #[inline]
-    pub const fn with_one(
+    pub fn with_one(
         lead: usize,
         mutability: Mutability,
         lent: bool,
@@ -177,7 +177,7 @@ impl Memory {
             }
         };
         let before = self.borrow.mutability();
-        self.borrow.freeze(0, self.lent)?;
+        self.borrow.freeze(self.lent)?;
         if let Some((start, length)) = pages
             // SAFETY: whole pages of a mapping of ours; no writable tensor is alive, and none can be made.
             && unsafe { libc::mprotect(start.cast(), length, libc::PROT_READ) } != 0
