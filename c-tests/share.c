@@ -505,6 +505,27 @@ static void at_the_end(void) {
   if (for_destructor != NULL) late(for_destructor, "in a destructor");
 }
 
+/* A flag that somebody cleared by hand in a tensor of ours gives no right back. */
+static void cleared_by_hand(void) {
+  static float elements[4];
+  int64_t shape[1] = {4};
+  DLTensor layout = {elements, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, NULL, 0};
+  struct DLManagedTensorVersioned *tensor, *out;
+  DLManagedTensor *legacy;
+  dlro_import_options options = DLRO_IMPORT_OPTIONS_INIT;
+  void *data;
+  CHECK_OK(dlro_tensor_export(&layout, 0, DLRO_MUTABILITY_READ_ONLY, NULL, NULL, &tensor));
+  tensor->flags = 0;
+  CHECK_STATUS(dlro_tensor_data_mut(tensor, &data), DLRO_ERR_READ_ONLY, "read-only");
+  CHECK(dlro_tensor_mutability(tensor) == DLRO_MUTABILITY_READ_ONLY);
+  CHECK_STATUS(dlro_legacy_export(tensor, DLRO_LEGACY_REFUSE_READ_ONLY, &legacy), DLRO_ERR_READ_ONLY, "legacy");
+  options.access = DLRO_ACCESS_WRITE;
+  options.copy = DLRO_COPY_NEVER;
+  CHECK_STATUS(dlro_tensor_import(tensor, &options, &out), DLRO_ERR_READ_ONLY, "write access");
+  dlro_tensor_release(tensor);
+  checked("rights never grow: a flag cleared by hand in a tensor of ours gives none back");
+}
+
 int main(void) {
   int64_t shape[1] = {4};
   i32 = dtype(kDLInt, 32, 1);
@@ -523,5 +544,6 @@ int main(void) {
   for_destructor = lend(describe(numbers, i32, 1, shape, NULL), 0, R);
   CHECK(atexit(at_exit) == 0);
   checked("case B6: what follows main, an atexit handler and a static destructor, releases too");
+  cleared_by_hand();
   return 0;
 }

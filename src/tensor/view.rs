@@ -4,8 +4,10 @@
 
 use super::dtype::Dtype;
 use super::layout::{self, Measure};
+use super::managed;
 use crate::abi::*;
 use crate::error::{Error, MAX_NDIM, Result};
+use crate::memory::Mutability;
 use core::ptr::NonNull;
 
 /// A managed tensor of which nothing is known yet.
@@ -71,8 +73,16 @@ impl Untrusted {
         }
         // SAFETY: `new` was promised that a tensor of our major version is whole.
         let tensor = unsafe { &(*self.0.as_ptr()).dl_tensor };
+        let mut flags = self.flags();
+        // SAFETY: alive, as promised to `new`.
+        let ours = unsafe { managed::ours(self.0) };
+        // Of our own tensors we know it, whatever hands the flag went through.
+        flags.set(
+            Flags::READ_ONLY,
+            flags.contains(Flags::READ_ONLY) || ours.is_some_and(|ours| ours.mutability() != Mutability::Writable),
+        );
         // SAFETY: DLPack: shape and strides of a managed tensor hold ndim numbers while the tensor lives.
-        unsafe { Checked::new(tensor, self.flags(), version.minor) }
+        unsafe { Checked::new(tensor, flags, version.minor) }
     }
 }
 
