@@ -112,12 +112,21 @@ fn intersect(a: &Checked, b: &Checked) -> bool {
 /// are the same.
 unsafe fn copy_elements(source: &Checked, target: &Checked) -> Result<()> {
     let (Some(from), Some(to)) = (source.first(), target.first()) else { return Ok(()) };
+    let pitch = source.dtype.pitch_bits(source.is_padded());
     if source.measure.row_major && target.measure.row_major {
-        // SAFETY: both tensors are dense; packed bits lie in the same places too.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, source.measure.nbytes as usize) };
+        // Packed bits lie in the same places too, but behind the last one may be somebody else's.
+        let rest = (source.measure.count % 8 * u64::from(pitch)) % 8;
+        let whole = source.measure.nbytes as usize - usize::from(rest != 0);
+        // SAFETY: both tensors are dense and have so many bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from, to, whole);
+            if rest != 0 {
+                let (last, mask) = (to.add(whole), (1u8 << rest) - 1);
+                *last = *last & !mask | *from.add(whole) & mask;
+            }
+        }
         return Ok(());
     }
-    let pitch = source.dtype.pitch_bits(source.is_padded());
     let job = Job {
         shape: source.shape,
         source: from,
