@@ -53,6 +53,7 @@ unsafe fn import_closely(
         match unsafe { make_immutable(foreign, &checked, ours) } {
             Ok(tensor) => return Ok(tensor),
             Err(error) if options.request.copy == Copy::Never || !facts.host => return Err(error),
+            Err(error @ Error::NoMemory { .. }) => return Err(error), // a copy would need more of it
             Err(_) => plan = Plan::Copy,
         }
     }
