@@ -874,7 +874,7 @@ static void exchange_tables(void) {
   CHECK_OK(dlro_exchange_api_select(third, &found));
   CHECK(found == &first);
   second->prev_api = NULL;
-  CHECK_STATUS(dlro_exchange_api_select(third, &found), DLRO_ERR_VERSION, "2.7");
+  CHECK_STATUS(dlro_exchange_api_select(third, &found), DLRO_ERR_VERSION, "no table of major version 1; the last table looked at has version 2.7");
   CHECK(found == NULL);
   third->prev_api = NULL;
   CHECK_STATUS(dlro_exchange_api_select(third, &found), DLRO_ERR_VERSION, "3.7");

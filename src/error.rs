@@ -122,6 +122,7 @@ pub enum Error {
     ExportReadOnlyAsLegacy,
     // version, dtype, device, layout
     Version { found: DLPackVersion },
+    ExchangeVersion { found: DLPackVersion },
     Dtype { found: DLDataType, why: &'static str },
     DtypesDiffer { source: DLDataType, target: DLDataType },
     PaddingDiffers,
@@ -212,7 +213,7 @@ impl Error {
             Error::WritersAlive { .. } | Error::ImmutablesAlive { .. } => DLRO_ERR_BUSY,
             Error::MustCopy { wanted: Unmet::Writable } => DLRO_ERR_READ_ONLY,
             Error::MustCopy { .. } => DLRO_ERR_COPY_NEEDED,
-            Error::Version { .. } => DLRO_ERR_VERSION,
+            Error::Version { .. } | Error::ExchangeVersion { .. } => DLRO_ERR_VERSION,
             Error::Dtype { .. } | Error::DtypesDiffer { .. } | Error::PaddingDiffers | Error::FileDtype { .. } => {
                 DLRO_ERR_DTYPE
             }
@@ -308,6 +309,11 @@ impl fmt::Display for Error {
             Error::MustCopy { wanted } => write!(f, "{wanted}; only a copy would do, and the copy policy is NEVER"),
             Error::ExportReadOnlyAsLegacy => f.write_str(
                 "the tensor is read-only, and the legacy struct (DLPack before 1.0) cannot say so; ask for version 1.0, or vouch that the consumer never writes",
+            ),
+            Error::ExchangeVersion { found } => write!(
+                f,
+                "the exchange API has no table of major version {}; the last table looked at has version {}.{}",
+                VERSION.major, found.major, found.minor
             ),
             Error::Version { found } => write!(
                 f,

@@ -153,5 +153,5 @@ pub unsafe fn select_exchange_api(newest: NonNull<DLPackExchangeAPIHeader>) -> R
             break;
         }
     }
-    Err(Error::Version { found })
+    Err(Error::ExchangeVersion { found })
 }
