@@ -134,13 +134,16 @@ pub unsafe extern "C" fn dlro_buffer_map(
 
 /// Turns a tensor into a buffer over the memory that it came with.
 ///
-/// Other tensors over that memory stay and count in its borrow rule; the tensor itself no longer does.
+/// Other tensors over that memory stay and count in its borrow rule; the tensor itself no longer does. A tensor
+/// whose holder may do less than the memory below allows (a read-only one over writable memory) gives a buffer
+/// with the tensor's mutability over the tensor's own bytes: rights do not grow on the way.
 ///
 /// Ownership: on success `tensor` has been released or is inside the buffer, and `*out` is one reference. On
 /// failure `tensor` still belongs to the caller, and `*out` is NULL.
 ///
 /// Status: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` as in
-/// `dlro_tensor_import`; `DLRO_ERR_NO_MEMORY`. Threads: any; nobody else may use `tensor` meanwhile.
+/// `dlro_tensor_import`; `DLRO_ERR_DEVICE` (the host cannot read the memory), `DLRO_ERR_NO_MEMORY`.
+/// Threads: any; nobody else may use `tensor` meanwhile.
 ///
 /// # Safety
 /// The caller owns `tensor`.

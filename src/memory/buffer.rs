@@ -197,9 +197,12 @@ impl Memory {
     }
 
     /// The block that the memory lies in.
-    pub fn start(&self) -> NonNull<c_void> {
-        // SAFETY: `lead` bytes of the same allocation lie in front.
-        unsafe { NonNull::from(self).cast::<u8>().sub(self.lead).cast() }
+    ///
+    /// # Safety
+    /// The memory is alive, and the pointer may be used for its whole block (one from a reference may not).
+    pub unsafe fn start(memory: NonNull<Memory>) -> NonNull<c_void> {
+        // SAFETY: promised by the caller; `lead` bytes of the same allocation lie in front.
+        unsafe { memory.cast::<u8>().sub((*memory.as_ptr()).lead).cast() }
     }
 
     /// One more user.
@@ -232,7 +235,7 @@ impl Memory {
         // keeper goes last to foreign code, when nothing of the block is needed any more.
         unsafe {
             let keeper = (&raw const (*memory.as_ptr()).keeper).read();
-            libc::free(memory.as_ref().start().as_ptr());
+            libc::free(Memory::start(memory).as_ptr());
             keeper.end();
         }
     }

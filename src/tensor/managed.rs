@@ -269,7 +269,7 @@ pub unsafe fn disown(tensor: Owned) {
     unsafe {
         let ours = ours(tensor.as_ptr()).map(|ours| (*ours.block.as_ptr()).memory);
         if let Some(memory) = ours {
-            libc::free(memory.as_ref().start().as_ptr());
+            libc::free(Memory::start(memory).as_ptr());
         }
     }
     core::mem::forget(tensor);
@@ -477,3 +477,6 @@ pub unsafe fn mutability(tensor: NonNull<DLManagedTensorVersioned>) -> Mutabilit
         None => Mutability::Writable,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,3 +15,6 @@ pub mod strided;
 pub mod view;
 pub mod watch;
 pub mod window;
+
+#[cfg(test)]
+mod testing;

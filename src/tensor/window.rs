@@ -22,19 +22,21 @@ pub unsafe fn export(memory: NonNull<Memory>, window: &DLTensor, mutability: Mut
     }
 }
 
-/// Turns a tensor into a reference to its memory.
+/// Turns a tensor into a reference to its memory; to one with the tensor's rights and extent where the memory below
+/// allows more than the tensor does.
 ///
 /// # Safety
 /// The caller owns the tensor and gives it up on success.
 pub unsafe fn into_memory(tensor: NonNull<DLManagedTensorVersioned>) -> Result<NonNull<Memory>> {
     // SAFETY: promised by the caller.
-    let checked = unsafe { Untrusted::new(tensor).validate() }?;
+    let (checked, mutability) = unsafe { (Untrusted::new(tensor).validate()?, managed::mutability(tensor)) };
+    checked.require_host()?; // `export` makes host tensors
     // SAFETY: alive.
     let mine = match unsafe { ours(tensor) } {
         // SAFETY: given up by the caller; nothing fails from here on.
-        Some(_) => unsafe { Owned::new(tensor) },
+        Some(ours) if ours.memory().borrow.mutability() == mutability => unsafe { Owned::new(tensor) },
         // SAFETY: given up by the caller on success.
-        None => unsafe { import::adopt(&checked, import::mutability_of(&checked), Keeper::Foreign(tensor)) }?,
+        _ => unsafe { import::adopt(&checked, mutability, Keeper::Foreign(tensor)) }?,
     };
     // SAFETY: alive as long as `mine`.
     let memory = unsafe { ours(mine.as_ptr()) }.map(|ours| ours.memory_ptr()).expect("ours by now");

@@ -1,0 +1,106 @@
+//! What the tests of this floor share: a producer whose tensors are counted when they end.
+
+use super::import::{self, Options};
+use super::managed::Owned;
+use super::view::{Checked, Untrusted};
+use crate::abi::*;
+use crate::error::Result;
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::ptr::{NonNull, null_mut};
+
+pub const CPU: DLDevice = DLDevice { device_type: kDLCPU, device_id: 0 };
+pub const F32: DLDataType = DLDataType { code: kDLFloat, bits: 32, lanes: 1 };
+pub const U8: DLDataType = DLDataType { code: kDLUInt, bits: 8, lanes: 1 };
+
+/// A descriptor over numbers that outlive it.
+pub fn describe(data: *mut u8, dtype: DLDataType, shape: &mut [i64], strides: Option<&mut [i64]>) -> DLTensor {
+    DLTensor {
+        data: data.cast(),
+        device: CPU,
+        ndim: shape.len() as i32,
+        dtype,
+        shape: shape.as_mut_ptr(),
+        strides: strides.map_or(null_mut(), |strides| strides.as_mut_ptr()),
+        byte_offset: 0,
+    }
+}
+
+/// Somebody else's library: its tensors live here and are not freed, only counted.
+pub struct Foreign {
+    pub tensor: DLManagedTensorVersioned,
+    pub legacy: DLManagedTensor,
+    releases: Cell<u32>,
+}
+
+impl Foreign {
+    /// A tensor of version 1.0 over `dl_tensor`, and a legacy one too.
+    pub fn new(dl_tensor: DLTensor, flags: u64) -> Box<Foreign> {
+        let version = DLPackVersion { major: 1, minor: 0 };
+        let mut foreign = Box::new(Foreign {
+            tensor: DLManagedTensorVersioned {
+                version,
+                manager_ctx: null_mut(),
+                deleter: Some(Self::delete),
+                flags,
+                dl_tensor,
+            },
+            legacy: DLManagedTensor { dl_tensor, manager_ctx: null_mut(), deleter: Some(Self::delete_legacy) },
+            releases: Cell::new(0),
+        });
+        let context: *const Cell<u32> = &raw const foreign.releases;
+        foreign.tensor.manager_ctx = context.cast_mut().cast();
+        foreign.legacy.manager_ctx = context.cast_mut().cast();
+        foreign
+    }
+
+    pub fn as_ptr(&mut self) -> NonNull<DLManagedTensorVersioned> {
+        NonNull::from(&mut self.tensor)
+    }
+
+    pub fn releases(&self) -> u32 {
+        self.releases.get()
+    }
+
+    unsafe fn count(context: *mut c_void) {
+        // SAFETY: set in `new`, and the test keeps the producer until after its last tensor.
+        let releases = unsafe { &*context.cast::<Cell<u32>>() };
+        releases.set(releases.get() + 1);
+    }
+
+    unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
+        // SAFETY: one of `new`'s.
+        unsafe { Self::count((*tensor).manager_ctx) }
+    }
+
+    unsafe extern "C" fn delete_legacy(tensor: *mut DLManagedTensor) {
+        // SAFETY: one of `new`'s.
+        unsafe { Self::count((*tensor).manager_ctx) }
+    }
+}
+
+/// The tensor's struct.
+pub fn raw(tensor: &Owned) -> &DLManagedTensorVersioned {
+    // SAFETY: alive while borrowed, and whole.
+    unsafe { tensor.as_ptr().as_ref() }
+}
+
+pub fn flags(tensor: &Owned) -> Flags {
+    Flags::from_bits_retain(raw(tensor).flags)
+}
+
+pub fn checked(tensor: &Owned) -> Checked<'_> {
+    // SAFETY: alive while borrowed, and whole.
+    unsafe { Untrusted::new(tensor.as_ptr()) }.validate().unwrap()
+}
+
+/// A tensor of ours over foreign memory.
+pub fn adopt(foreign: &mut Foreign) -> Owned {
+    let options = Options { adopt: true, ..Options::default() };
+    import(foreign.as_ptr(), &options).unwrap()
+}
+
+pub fn import(tensor: NonNull<DLManagedTensorVersioned>, options: &Options) -> Result<Owned> {
+    // SAFETY: every tensor of these tests is whole, and its memory is there.
+    unsafe { import::import(tensor, options) }
+}
