@@ -132,7 +132,6 @@ pub enum Error {
     DeviceId { device: DLDevice },
     Overlap,
     NullStrides { minor: u32 },
-    NotNonNegative { axis: usize, stride: i64 },
     ShapesDiffer { axis: usize, source: i64, target: i64 },
     RanksDiffer { source: usize, target: usize },
     // the caller or the descriptor
@@ -218,11 +217,9 @@ impl Error {
                 DLRO_ERR_DTYPE
             }
             Error::HostCannotRead { .. } | Error::DeviceNotWanted { .. } | Error::DeviceId { .. } => DLRO_ERR_DEVICE,
-            Error::Overlap
-            | Error::NullStrides { .. }
-            | Error::NotNonNegative { .. }
-            | Error::ShapesDiffer { .. }
-            | Error::RanksDiffer { .. } => DLRO_ERR_LAYOUT,
+            Error::Overlap | Error::NullStrides { .. } | Error::ShapesDiffer { .. } | Error::RanksDiffer { .. } => {
+                DLRO_ERR_LAYOUT
+            }
             Error::Null { .. } | Error::NullShape { .. } | Error::NullData { .. } => DLRO_ERR_NULL,
             Error::UnknownValue { .. }
             | Error::StructSize { .. }
@@ -328,7 +325,7 @@ impl fmt::Display for Error {
             Error::FileDtype { descr, why } => write!(f, "dtype {descr:?} {why}"),
             Error::HostCannotRead { device } => write!(
                 f,
-                "device {} holds memory that the host cannot read; CPU (1), CUDAHost (3) and ROCMHost (11) it can",
+                "device {} holds memory that the host cannot read; it can read only CPU (1), CUDAHost (3) and ROCMHost (11)",
                 Device(device)
             ),
             Error::DeviceNotWanted { device, wanted } => {
@@ -343,7 +340,6 @@ impl fmt::Display for Error {
             Error::NullStrides { minor } => {
                 write!(f, "strides are NULL, which DLPack forbids since 1.2; the tensor says version 1.{minor}")
             }
-            Error::NotNonNegative { axis, stride } => write!(f, "strides[{axis}] is {stride}; strides >= 0 are required"),
             Error::ShapesDiffer { axis, source, target } => {
                 write!(f, "shape[{axis}] is {source} in the source and {target} in the target")
             }
@@ -362,14 +358,14 @@ impl fmt::Display for Error {
             ),
             Error::UnknownTail { what, offset } => write!(
                 f,
-                "{what} has a byte that is not 0 at offset {offset}, in a part that this version of the library does not know"
+                "{what} has a byte at offset {offset} that is not 0, in a part that this version of the library does not know"
             ),
             Error::AlignmentNotPowerOfTwo { found } => {
                 write!(f, "alignment is {found} bytes; it must be 0 or a power of two up to 2^30")
             }
             Error::NotOurs { what } => write!(f, "{what} was not made by this library; import it with DLRO_IMPORT_ADOPT first"),
             Error::NotUtf8 { what } => write!(f, "{what} is not UTF-8"),
-            Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, and DLPack lets only dltensor_from_py_object_no_sync be"),
+            Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, which DLPack allows of dltensor_from_py_object_no_sync only"),
             Error::Ndim { found, most } => write!(f, "ndim is {found}; it must be from 0 to {most}"),
             Error::NegativeDimension { axis, value } => write!(f, "shape[{axis}] is {value}; dimensions must be >= 0"),
             Error::Overflow { what } => write!(f, "{what} does not fit in 63 bits"),
@@ -426,3 +422,6 @@ impl fmt::Display for Errno {
 pub type Result<T> = core::result::Result<T, Error>;
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

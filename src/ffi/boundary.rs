@@ -54,7 +54,10 @@ fn record(context: Option<&CStr>, error: &Error) {
         last.len = 0;
         if let Some(context) = context {
             let bytes = context.to_bytes();
-            let tail = bytes.len().saturating_sub(CAPACITY / 2);
+            let mut tail = bytes.len().saturating_sub(CAPACITY / 2);
+            // Not in the middle of a UTF-8 character, which has up to three bytes behind its first.
+            let skipped = bytes[tail..].iter().take(3).take_while(|&&byte| tail > 0 && byte & 0xc0 == 0x80).count();
+            tail += skipped;
             last.push(if tail > 0 { b"..." } else { b"" });
             last.push(&bytes[tail..]);
             last.push(b": ");
@@ -196,21 +199,4 @@ pub unsafe fn print(target: *mut c_char, capacity: usize, text: impl core::fmt::
 }
 
 #[cfg(test)]
-pub mod tests {
-    use core::cell::Cell;
-
-    thread_local! {
-        static PANIC: Cell<bool> = const { Cell::new(false) };
-    }
-
-    /// Makes the next function of the C API on this thread panic inside.
-    pub fn panic_next() {
-        PANIC.with(|flag| flag.set(true));
-    }
-
-    pub fn panic_if_asked() {
-        if PANIC.with(|flag| flag.replace(false)) {
-            panic!("asked to");
-        }
-    }
-}
+mod tests;

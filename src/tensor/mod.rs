@@ -17,4 +17,4 @@ pub mod watch;
 pub mod window;
 
 #[cfg(test)]
-mod testing;
+pub mod testing;
