@@ -132,6 +132,7 @@ fn a_quotation_from_a_file_is_escaped_and_says_that_it_was_cut() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri's strerror_r has words of its own")]
 fn the_systems_reason_is_in_its_own_words_with_the_number() {
     assert_eq!(Error::Io { call: "open", errno: libc::ENOENT }.to_string(), {
         let reason = std::io::Error::from_raw_os_error(libc::ENOENT).to_string();

@@ -142,3 +142,6 @@ unsafe fn copy_elements(source: &Checked, target: &Checked) -> Result<()> {
         unsafe { strided::copy_bits(&job, pitch) }
     }
 }
+
+#[cfg(test)]
+mod tests;

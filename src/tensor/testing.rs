@@ -104,3 +104,19 @@ pub fn import(tensor: NonNull<DLManagedTensorVersioned>, options: &Options) -> R
     // SAFETY: every tensor of these tests is whole, and its memory is there.
     unsafe { import::import(tensor, options) }
 }
+
+/// Xorshift, so that a failure can be repeated.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    pub fn pick(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below((high - low + 1) as u64) as i64
+    }
+}

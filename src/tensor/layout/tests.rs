@@ -1,5 +1,6 @@
 //! The arithmetic against enumeration: every element of many small tensors is looked at.
 
+use super::super::testing::Random;
 use super::*;
 use crate::abi::DLDataType;
 use crate::error::Status;
@@ -10,22 +11,6 @@ fn dtype(code: u8, bits: u8, lanes: u16) -> Dtype {
 
 fn u8s() -> Dtype {
     dtype(1, 8, 1)
-}
-
-/// Xorshift, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-
-    fn pick(&mut self, low: i64, high: i64) -> i64 {
-        low + self.below((high - low + 1) as u64) as i64
-    }
 }
 
 /// Where each element lies, in elements from the first one, in C order.
