@@ -71,6 +71,11 @@ impl Opened {
         Ok(Opened { file, size: status.len() })
     }
 
+    /// The same file with the size that it has now.
+    pub fn measured_again(self) -> Result<Self> {
+        Opened::new(self.file)
+    }
+
     /// Reads the beginning of the file: as much as fits, or as there is.
     pub fn read_start<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
         let mut filled = 0;

@@ -19,8 +19,12 @@ pub fn map_npy(path: &CStr, mode: Mode) -> Result<Owned> {
 /// Maps the `.npy` file behind a descriptor: immutable if the kernel keeps it from changing, else read-only.
 pub fn import_sealed(fd: i32) -> Result<Owned> {
     let file = Opened::from_fd(fd)?;
-    let mode = if sealed::is_sealed(&file) { Mode::Sealed } else { Mode::ReadOnly };
-    over_npy(file, mode)
+    if sealed::is_sealed(&file) {
+        // Measured once more: until it was sealed somebody could still shorten it.
+        over_npy(file.measured_again()?, Mode::Sealed)
+    } else {
+        over_npy(file, Mode::ReadOnly)
+    }
 }
 
 /// Copies the elements into sealed memory that holds a `.npy` file.
