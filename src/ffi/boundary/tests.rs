@@ -130,6 +130,7 @@ fn outs() -> Outs {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "three dozen panics take minutes")]
 fn a_panic_in_any_function_is_a_status_and_consumes_nothing() {
     let (mut bytes, mut shape, mut strides) = ([0u8; 4], [4], [1]);
     let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut strides)), 0);
