@@ -234,21 +234,21 @@ mod tests {
 
     #[test]
     fn on_failure_the_caller_still_owns_the_tensor_and_on_success_it_ends_once() {
-        let (mut bytes, mut shape, mut twice) = ([1u8; 4], [2, 2], [0, 1]);
+        let (mut bytes, shape, twice) = ([1u8; 4], [2, 2], [0, 1]);
         for access in [Access::Read, Access::Write, Access::Immutable] {
             for copy in [Copy::IfNeeded, Copy::Never, Copy::Always] {
                 for layout in [Layout::Any, Layout::RowMajor, Layout::ColumnMajor, Layout::NonNegative] {
                     for device in [Wanted::Anywhere, Wanted::Device(DLDevice { device_type: kDLCUDA, device_id: 0 })] {
                         for (bits, adopt) in [(0, false), (1, false), (2, false), (3, true), (0, true), (1, true)] {
                             let mut foreign =
-                                Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut twice)), bits);
+                                Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, Some(&twice)), bits);
                             let request = Request { access, copy, layout, device, ..Request::default() };
                             let result = import(foreign.as_ptr(), &Options { request, adopt });
                             let of = format!("{request:?} flags {bits} adopt {adopt}: {result:?}");
                             match result {
                                 Err(_) => assert_eq!(foreign.releases(), 0, "{of}"),
                                 Ok(tensor) => {
-                                    assert_eq!(&*checked(&tensor).shape, [2, 2], "{of}");
+                                    assert_eq!(checked(&tensor).shape, [2, 2], "{of}");
                                     let read_only = flags(&tensor).contains(Flags::READ_ONLY);
                                     assert!(access != Access::Write || !read_only, "{of}");
                                     let copied = foreign.releases() == 1;

@@ -152,10 +152,10 @@ mod tests {
     /// READ_ONLY survives any number of hops, and what the caller vouches for cannot bring a right back.
     #[test]
     fn rights_come_back_from_the_legacy_struct_as_they_went_in() {
-        let (mut bytes, mut shape) = ([0u8; 4], [4]);
+        let (mut bytes, shape) = ([0u8; 4], [4]);
         for bits in [0, 1] {
             for vouched in MUTABILITIES {
-                let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), bits);
+                let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), bits);
                 let mut tensor = adopt(&mut foreign);
                 for _ in 0..3 {
                     // SAFETY: owned by the test all the way.
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn on_failure_the_caller_still_owns_the_legacy_tensor() {
-        let (mut bytes, mut shape) = ([0u8; 4], [4]);
+        let (mut bytes, shape) = ([0u8; 4], [4]);
         for vouched in MUTABILITIES {
-            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), 0);
+            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 0);
             let legacy = NonNull::from(&mut foreign.legacy);
             for access in [Access::Read, Access::Write, Access::Immutable] {
                 let request = Request { access, copy: Copy::Never, alignment: 1 << 30, ..Request::default() };
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_copied_legacy_struct_is_not_ours_and_ends_the_tensor_once() {
-        let (mut bytes, mut shape) = ([0u8; 4], [4]);
-        let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), 0);
+        let (mut bytes, shape) = ([0u8; 4], [4]);
+        let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 0);
         // SAFETY: owned by the test; the original is not used after it has been copied.
         unsafe {
             let legacy = export(adopt(&mut foreign).into_raw(), Policy::default(), false).unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_the_legacy_struct_cannot_say_is_refused() {
-        let (mut bytes, mut shape, nibble) = ([0u8; 4], [4], DLDataType { code: kDLInt, bits: 4, lanes: 1 });
+        let (mut bytes, shape, nibble) = ([0u8; 4], [4], DLDataType { code: kDLInt, bits: 4, lanes: 1 });
         for (dtype, bits, policy, status) in [
             (U8, 1, Policy::RefuseReadOnly, Some(crate::error::Status::DLRO_ERR_READ_ONLY)),
             (U8, 1, Policy::ConsumerNeverWrites, None),
@@ -220,7 +220,7 @@ mod tests {
             (nibble, 0, Policy::RefuseReadOnly, None),
             (U8, 4, Policy::RefuseReadOnly, None),
         ] {
-            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), dtype, &mut shape, None), bits);
+            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), dtype, &shape, None), bits);
             // SAFETY: owned by the test until it is exported.
             let result = unsafe { export(foreign.as_ptr(), policy, false) };
             assert_eq!(result.map_err(|error| error.status()).err(), status);

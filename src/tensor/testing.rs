@@ -14,14 +14,14 @@ pub const F32: DLDataType = DLDataType { code: kDLFloat, bits: 32, lanes: 1 };
 pub const U8: DLDataType = DLDataType { code: kDLUInt, bits: 8, lanes: 1 };
 
 /// A descriptor over numbers that outlive it.
-pub fn describe(data: *mut u8, dtype: DLDataType, shape: &mut [i64], strides: Option<&mut [i64]>) -> DLTensor {
+pub fn describe(data: *mut u8, dtype: DLDataType, shape: &[i64], strides: Option<&[i64]>) -> DLTensor {
     DLTensor {
         data: data.cast(),
         device: CPU,
         ndim: shape.len() as i32,
         dtype,
-        shape: shape.as_mut_ptr(),
-        strides: strides.map_or(null_mut(), |strides| strides.as_mut_ptr()),
+        shape: shape.as_ptr().cast_mut(), // never written through
+        strides: strides.map_or(null_mut(), |strides| strides.as_ptr().cast_mut()),
         byte_offset: 0,
     }
 }

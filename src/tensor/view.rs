@@ -286,7 +286,7 @@ mod tests {
         let (mut plains, mut refused) = (0, 0);
         for _ in 0..if cfg!(miri) { 500 } else { 300_000 } {
             let ndim = random.below(4) as usize;
-            let mut shape: Vec<i64> = (0..ndim).map(|_| numbers[random.below(14) as usize]).collect();
+            let shape: Vec<i64> = (0..ndim).map(|_| numbers[random.below(14) as usize]).collect();
             let mut strides: Vec<i64> = (0..ndim).map(|_| numbers[random.below(14) as usize]).collect();
             if random.below(2) == 0 {
                 let mut step = 1i64;
@@ -297,7 +297,7 @@ mod tests {
             }
             let addresses = [0, 1, 0x1000, usize::MAX, usize::MAX - 64];
             let data = without_provenance_mut(addresses[random.below(5) as usize]);
-            let mut tensor = describe(data, U8, &mut shape, Some(&mut strides));
+            let mut tensor = describe(data, U8, &shape, Some(&strides));
             tensor.dtype = DLDataType {
                 code: random.below(19) as u8,
                 bits: [8, 8, 16, 32, 64, 128, 4, 6, 0][random.below(9) as usize],
@@ -328,8 +328,8 @@ mod tests {
 
     #[test]
     fn each_broken_rule_has_its_own_sentence() {
-        let (mut bytes, mut shape, mut strides) = ([0u8; 8], [2, 4], [4, 1]);
-        let good = describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut strides));
+        let (mut bytes, shape, strides) = ([0u8; 8], [2, 4], [4, 1]);
+        let good = describe(bytes.as_mut_ptr(), U8, &shape, Some(&strides));
         let top = without_provenance_mut(usize::MAX - 3);
         let (mut negative, mut huge) = ([2, -4], [i64::MAX, 3]);
         for (tensor, status, sentence) in [

@@ -132,8 +132,8 @@ fn outs() -> Outs {
 #[test]
 #[cfg_attr(miri, ignore = "three dozen panics take minutes")]
 fn a_panic_in_any_function_is_a_status_and_consumes_nothing() {
-    let (mut bytes, mut shape, mut strides) = ([0u8; 4], [4], [1]);
-    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut strides)), 0);
+    let (mut bytes, shape, strides) = ([0u8; 4], [4], [1]);
+    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, Some(&strides)), 0);
     let mut releases = 0;
     let outs = outs();
     for (name, call) in calls(&mut foreign, &raw mut releases, &outs) {
@@ -159,8 +159,8 @@ fn a_panic_in_the_allocator_is_a_runtime_error_for_python() {
             (*context.cast::<Vec<String>>()).extend([kind, message].map(|text| text.to_str().unwrap().to_owned()));
         }
     }
-    let (mut bytes, mut shape) = ([0u8; 4], [4]);
-    let mut layout = describe(bytes.as_mut_ptr(), U8, &mut shape, None);
+    let (mut bytes, shape) = ([0u8; 4], [4]);
+    let mut layout = describe(bytes.as_mut_ptr(), U8, &shape, None);
     let mut said: Vec<String> = Vec::new();
     let mut out = null_mut();
     panic_next();
@@ -193,7 +193,7 @@ fn every_function_that_returns_a_status_is_in_the_table() {
             }
         }
     }
-    let mut foreign = Foreign::new(describe(null_mut(), U8, &mut [], None), 0);
+    let mut foreign = Foreign::new(describe(null_mut(), U8, &[], None), 0);
     let outs = outs();
     let mut called: Vec<_> = calls(&mut foreign, null_mut(), &outs).iter().map(|call| call.0.to_owned()).collect();
     exported.sort();

@@ -40,9 +40,9 @@ fn the_lowest_minor_that_defines_what_the_tensor_uses_is_stamped() {
 
 #[test]
 fn a_tensor_with_flags_that_we_do_not_know_keeps_them_and_the_version_that_may_define_them() {
-    let (mut bytes, mut shape) = ([0u8; 4], [4]);
+    let (mut bytes, shape) = ([0u8; 4], [4]);
     for (flags, minor, expected) in [(1 << 40, 3, 3), (1 << 40, 0, 0), (0, 3, 0), (1, 3, 0)] {
-        let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), flags);
+        let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), flags);
         foreign.tensor.version.minor = minor;
         let ours = adopt(&mut foreign);
         assert_eq!((raw(&ours).flags, raw(&ours).version.minor), (flags, expected));
@@ -53,10 +53,10 @@ fn a_tensor_with_flags_that_we_do_not_know_keeps_them_and_the_version_that_may_d
 
 #[test]
 fn a_window_must_lie_within_the_memory_whichever_way_its_strides_point() {
-    let (mut bytes, mut shape) = ([0u8; 64], [6]);
+    let (mut bytes, shape) = ([0u8; 64], [6]);
     // Six elements of four bytes from the middle of the producer's memory: of that we know 24 bytes.
-    let mut strides = [-1];
-    let mut layout = describe(bytes[32..].as_mut_ptr(), F32, &mut shape, Some(&mut strides));
+    let strides = [-1];
+    let mut layout = describe(bytes[32..].as_mut_ptr(), F32, &shape, Some(&strides));
     layout.byte_offset = 4;
     let mut foreign = Foreign::new(layout, 0);
     let tensor = adopt(&mut foreign);
@@ -65,8 +65,8 @@ fn a_window_must_lie_within_the_memory_whichever_way_its_strides_point() {
     for count in 1..=7i64 {
         for stride in -3..=3i64 {
             for first in 0..=60u64 {
-                let (mut shape, mut strides) = ([count], [stride]);
-                let mut window = describe(data, F32, &mut shape, Some(&mut strides));
+                let (shape, strides) = ([count], [stride]);
+                let mut window = describe(data, F32, &shape, Some(&strides));
                 window.byte_offset = first;
                 let places = (0..count).map(|index| first as i64 + index * stride * 4);
                 let inside = places.clone().min() >= Some(16) && places.max() <= Some(36);
@@ -79,7 +79,7 @@ fn a_window_must_lie_within_the_memory_whichever_way_its_strides_point() {
         }
     }
     // NULL data is the tensor's own, which byte_offset counts from.
-    let mut window = describe(null_mut(), F32, &mut shape, Some(&mut strides));
+    let mut window = describe(null_mut(), F32, &shape, Some(&strides));
     window.byte_offset = 4;
     assert_eq!(checked(&share(&tensor, Some(&window), Writable).unwrap()).first(), Some(bytes[36..].as_mut_ptr()));
     window.byte_offset = 8;
@@ -89,8 +89,8 @@ fn a_window_must_lie_within_the_memory_whichever_way_its_strides_point() {
 
 #[test]
 fn a_window_on_a_handle_is_counted_from_the_handle_and_must_name_the_same() {
-    let (mut shape, mut strides) = ([4], [1]);
-    let mut layout = describe(core::ptr::without_provenance_mut(0x77), U8, &mut shape, Some(&mut strides));
+    let (shape, strides) = ([4], [1]);
+    let mut layout = describe(core::ptr::without_provenance_mut(0x77), U8, &shape, Some(&strides));
     layout.device.device_type = kDLMetal;
     layout.byte_offset = 100;
     let mut foreign = Foreign::new(layout, 0);
@@ -105,8 +105,8 @@ fn a_window_on_a_handle_is_counted_from_the_handle_and_must_name_the_same() {
 
 #[test]
 fn our_tensors_are_known_by_their_deleter_and_foreign_ones_are_not() {
-    let (mut bytes, mut shape, mut strides) = ([0u8; 4], [4], [1]);
-    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut strides)), 0);
+    let (mut bytes, shape, strides) = ([0u8; 4], [4], [1]);
+    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, Some(&strides)), 0);
     // SAFETY: alive.
     assert!(unsafe { ours(foreign.as_ptr()) }.is_none());
     let tensor = adopt(&mut foreign);
@@ -125,8 +125,8 @@ fn our_tensors_are_known_by_their_deleter_and_foreign_ones_are_not() {
 /// stands beside the original is not the copy's.
 #[test]
 fn a_copied_struct_is_not_ours_and_ends_the_tensor_once() {
-    let (mut bytes, mut shape) = ([0u8; 4], [4]);
-    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), 0);
+    let (mut bytes, shape) = ([0u8; 4], [4]);
+    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 0);
     let original = adopt(&mut foreign);
     // SAFETY: whole and alive; the original is not used any more.
     let mut copy = unsafe { original.as_ptr().read() };
@@ -143,9 +143,9 @@ fn a_copied_struct_is_not_ours_and_ends_the_tensor_once() {
 
 #[test]
 fn a_share_is_flagged_read_only_unless_it_is_writable_and_is_never_a_copy() {
-    let (mut bytes, mut shape) = ([0u8; 4], [4]);
+    let (mut bytes, shape) = ([0u8; 4], [4]);
     let copied = Flags::IS_COPIED.bits();
-    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), copied);
+    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), copied);
     let tensor = adopt(&mut foreign);
     assert_eq!(flags(&tensor).bits(), copied);
     let writable = share(&tensor, None, Writable).unwrap();
@@ -164,15 +164,15 @@ fn a_share_is_flagged_read_only_unless_it_is_writable_and_is_never_a_copy() {
 
 #[test]
 fn a_failed_share_changes_nothing() {
-    let (mut bytes, mut shape) = ([0u8; 4], [4]);
+    let (mut bytes, shape) = ([0u8; 4], [4]);
     let copied = Flags::IS_COPIED.bits();
-    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), copied);
+    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), copied);
     let tensor = adopt(&mut foreign);
-    let (mut far, mut twice, mut zero) = ([5], [2, 2], [0, 1]);
+    let (far, twice, zero) = ([5], [2, 2], [0, 1]);
     for (window, status) in [
-        (describe(null_mut(), U8, &mut far, None), Status::DLRO_ERR_BOUNDS),
-        (describe(null_mut(), U8, &mut twice, Some(&mut zero)), Status::DLRO_ERR_LAYOUT),
-        (DLTensor { ndim: -1, ..describe(null_mut(), U8, &mut [1], None) }, Status::DLRO_ERR_BOUNDS),
+        (describe(null_mut(), U8, &far, None), Status::DLRO_ERR_BOUNDS),
+        (describe(null_mut(), U8, &twice, Some(&zero)), Status::DLRO_ERR_LAYOUT),
+        (DLTensor { ndim: -1, ..describe(null_mut(), U8, &[1], None) }, Status::DLRO_ERR_BOUNDS),
     ] {
         assert_eq!(share(&tensor, Some(&window), Writable).unwrap_err().status(), status);
         assert_eq!(flags(&tensor).bits(), copied);
@@ -186,8 +186,8 @@ fn a_failed_share_changes_nothing() {
 
 #[test]
 fn disowning_gives_the_keepers_object_back_untouched() {
-    let (mut bytes, mut shape) = ([0u8; 4], [4]);
-    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), 0);
+    let (mut bytes, shape) = ([0u8; 4], [4]);
+    let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 0);
     let tensor = adopt(&mut foreign);
     // SAFETY: the only tensor over its memory.
     unsafe { disown(tensor) };
@@ -198,8 +198,8 @@ fn disowning_gives_the_keepers_object_back_untouched() {
 /// than the tensor did.
 #[test]
 fn rights_never_grow_through_a_buffer() {
-    let (mut bytes, mut shape, mut strides) = ([0u8; 4], [4], [1]);
-    let layout = describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut strides));
+    let (mut bytes, shape, strides) = ([0u8; 4], [4], [1]);
+    let layout = describe(bytes.as_mut_ptr(), U8, &shape, Some(&strides));
     let exported = |tensor: Owned, wanted: Mutability| {
         // SAFETY: given up here; alive until left.
         unsafe {
@@ -235,9 +235,9 @@ fn rights_never_grow_through_a_buffer() {
 /// Windows on a buffer are host tensors.
 #[test]
 fn memory_that_the_host_cannot_read_becomes_no_buffer() {
-    let (mut bytes, mut shape, mut strides) = ([0u8; 4], [4], [1]);
+    let (mut bytes, shape, strides) = ([0u8; 4], [4], [1]);
     for device_type in [kDLCUDA, kDLMetal, kDLCUDAManaged] {
-        let mut layout = describe(bytes.as_mut_ptr(), U8, &mut shape, Some(&mut strides));
+        let mut layout = describe(bytes.as_mut_ptr(), U8, &shape, Some(&strides));
         layout.device.device_type = device_type;
         for ours in [false, true] {
             let mut foreign = Foreign::new(layout, 0);
@@ -255,10 +255,10 @@ fn memory_that_the_host_cannot_read_becomes_no_buffer() {
 
 #[test]
 fn every_access_keeps_read_only_on_foreign_and_own_tensors() {
-    let (mut bytes, mut shape) = ([7u8; 4], [4]);
+    let (mut bytes, shape) = ([7u8; 4], [4]);
     for access in [Access::Read, Access::Immutable] {
         for minor in 0..=3 {
-            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &mut shape, None), 1);
+            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 1);
             foreign.tensor.version.minor = minor;
             let request = Request { access, ..Request::default() };
             let once = import(foreign.as_ptr(), &Options { request, adopt: true }).unwrap();
