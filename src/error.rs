@@ -395,6 +395,15 @@ impl fmt::Display for Error {
     }
 }
 
+/// As much of a text as fits into `most` bytes without cutting a character.
+pub fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// More dimensions than any producer has (NumPy stops at 64, PyTorch at none but memory); a wild number in
 /// `ndim` must not send a reader through gigabytes of somebody else's memory.
 pub const MAX_NDIM: usize = 1024;

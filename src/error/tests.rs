@@ -17,6 +17,7 @@ fn every_error() -> Vec<Error> {
         Error::TooManyTensors { most: 44 },
         Error::ExportReadOnlyAsLegacy,
         Error::Version { found: DLPackVersion { major: 45, minor: 46 } },
+        Error::ExchangeVersion { found: DLPackVersion { major: 94, minor: 95 } },
         Error::Dtype { found, why: "has no lanes" },
         Error::DtypesDiffer { source: found, target },
         Error::PaddingDiffers,
@@ -69,7 +70,10 @@ fn every_error() -> Vec<Error> {
         match error {
             Error::ReadOnly | Error::WriteToReadOnly { .. } | Error::NotImmutable { .. } => {}
             Error::WritersAlive { .. } | Error::ImmutablesAlive { .. } | Error::TooManyTensors { .. } => {}
-            Error::ExportReadOnlyAsLegacy | Error::Version { .. } | Error::Dtype { .. } => {}
+            Error::ExportReadOnlyAsLegacy
+            | Error::Version { .. }
+            | Error::ExchangeVersion { .. }
+            | Error::Dtype { .. } => {}
             Error::DtypesDiffer { .. } | Error::PaddingDiffers | Error::FileDtype { .. } => {}
             Error::HostCannotRead { .. } | Error::DeviceNotWanted { .. } | Error::DeviceId { .. } => {}
             Error::Overlap | Error::NullStrides { .. } => {}

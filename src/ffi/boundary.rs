@@ -1,7 +1,7 @@
 //! Where C ends and Rust begins: the only `catch_unwind`, the last error, NULL checks, zeroing of outputs.
 
 use super::library::dlro_status;
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result, Status, cut};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
@@ -18,12 +18,9 @@ struct Sentence {
 
 impl Write for Sentence {
     fn write_str(&mut self, s: &str) -> core::fmt::Result {
-        let mut take = s.len().min(CAPACITY - 1 - self.len);
-        while !s.is_char_boundary(take) {
-            take -= 1;
-        }
-        self.push(&s.as_bytes()[..take]);
-        if take < s.len() { Err(core::fmt::Error) } else { Ok(()) }
+        let fits = cut(s, CAPACITY - 1 - self.len);
+        self.push(fits.as_bytes());
+        if fits.len() < s.len() { Err(core::fmt::Error) } else { Ok(()) }
     }
 }
 

@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(select(3), Ok(NonNull::new(at(3).cast()).unwrap()));
         for end in [null_mut(), at(0), at(2)] {
             chain(2, end);
-            assert!(matches!(select(0), Err(Error::Version { found }) if found.major > 1));
+            assert!(matches!(select(0), Err(Error::ExchangeVersion { found }) if found.major > 1));
         }
     }
 

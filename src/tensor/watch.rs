@@ -2,7 +2,7 @@
 
 use super::managed::Ours;
 use super::view::Checked;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cut};
 use crate::memory::guard::{self, Watched};
 use crate::memory::{Memory, Mutability, heap};
 use core::fmt::Write;
@@ -22,9 +22,9 @@ struct Fixed<'a> {
 
 impl Write for Fixed<'_> {
     fn write_str(&mut self, s: &str) -> core::fmt::Result {
-        let take = s.floor_char_boundary((self.target.len() - self.length).min(s.len()));
-        self.target[self.length..self.length + take].copy_from_slice(&s.as_bytes()[..take]);
-        self.length += take;
+        let fits = cut(s, self.target.len() - self.length);
+        self.target[self.length..self.length + fits.len()].copy_from_slice(fits.as_bytes());
+        self.length += fits.len();
         Ok(())
     }
 }
@@ -56,7 +56,7 @@ pub fn watch(tensor: &Checked, ours: Ours, label: &str) -> Result<NonNull<Watch>
     let _ = write!(text, "{}", tensor.dtype);
     watched.dtype_length = text.length;
     let pitch = tensor.dtype.pitch_bits(tensor.is_padded()) as usize;
-    if pitch.is_multiple_of(8) && tensor.shape.len() <= Watched::AXES {
+    if pitch & 7 == 0 && tensor.shape.len() <= Watched::AXES {
         watched.item = pitch / 8;
         watched.ndim = tensor.shape.len();
         for axis in 0..watched.ndim {
