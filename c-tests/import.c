@@ -307,7 +307,7 @@ static void options(void) {
   OPTIONS(larger.known.struct_size = (size_t)1 << 20, DLRO_ERR_ARGUMENT, "struct_size is 1048576");
   for (i = 0; i < 24; i++) {
     char expected[64];
-    snprintf(expected, sizeof expected, "not 0 at offset %d", 40 + i);
+    snprintf(expected, sizeof expected, "at offset %d that is not 0", 40 + i);
     OPTIONS((larger.known.struct_size = 64, larger.tail[i] = 1), DLRO_ERR_ARGUMENT, expected);
   }
   OPTIONS(larger.known.access = 3, DLRO_ERR_ARGUMENT, "access is 3, which is none of its values");

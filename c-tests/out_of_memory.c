@@ -548,7 +548,9 @@ static void quiet_functions(void) {
   CHECK_OK(dlro_tensor_export_for(scene.tensor, &one, NULL, &scene.exported));
   CHECK_OK(dlro_guard_install());
   dlro_tensor_release(scene.exported.versioned);
+  disarm();
   CHECK_OK(dlro_buffer_import(copied, &scene.buffer));
+  arm(1, false);
   CHECK(dlro_buffer_retain(scene.buffer) == scene.buffer);
   CHECK_OK(dlro_buffer_tensor_counts(scene.buffer, &number, &number));
   CHECK_OK(dlro_buffer_freeze(scene.buffer, 0));
