@@ -178,12 +178,12 @@ impl Memory {
         };
         let before = self.borrow.mutability();
         self.borrow.freeze(self.lent)?;
-        if let Some((start, length)) = pages
-            // SAFETY: whole pages of a mapping of ours; no writable tensor is alive, and none can be made.
-            && unsafe { libc::mprotect(start.cast(), length, libc::PROT_READ) } != 0
-        {
+        let Some((start, length)) = pages else { return Ok(()) };
+        // SAFETY: whole pages of a mapping of ours; no writable tensor is alive, and none can be made.
+        if unsafe { libc::mprotect(start.cast(), length, libc::PROT_READ) } != 0 {
+            let error = super::mapped::last("mprotect");
             self.borrow.thaw(before);
-            return Err(super::mapped::last("mprotect"));
+            return Err(error);
         }
         Ok(())
     }

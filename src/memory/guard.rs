@@ -261,9 +261,7 @@ mod linux {
         // SAFETY: the kernel gives a siginfo_t to a handler with SA_SIGINFO.
         let (address, code) = unsafe { ((*info).si_addr() as usize, (*info).si_code) };
         // A positive code: the kernel raised it for an access, nobody sent it.
-        if code > 0
-            && let Some(watched) = find(address)
-        {
+        if let Some(watched) = if code > 0 { find(address) } else { None } {
             let (at, wrote) = cause(context);
             report(&watched, address, at, wrote);
         }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
+use std::rc::Rc;
 
 pub const CPU: DLDevice = DLDevice { device_type: kDLCPU, device_id: 0 };
 pub const F32: DLDataType = DLDataType { code: kDLFloat, bits: 32, lanes: 1 };
@@ -30,28 +31,20 @@ pub fn describe(data: *mut u8, dtype: DLDataType, shape: &[i64], strides: Option
 pub struct Foreign {
     pub tensor: DLManagedTensorVersioned,
     pub legacy: DLManagedTensor,
-    releases: Cell<u32>,
+    releases: Rc<Cell<u32>>,
 }
 
 impl Foreign {
     /// A tensor of version 1.0 over `dl_tensor`, and a legacy one too.
     pub fn new(dl_tensor: DLTensor, flags: u64) -> Box<Foreign> {
         let version = DLPackVersion { major: 1, minor: 0 };
-        let mut foreign = Box::new(Foreign {
-            tensor: DLManagedTensorVersioned {
-                version,
-                manager_ctx: null_mut(),
-                deleter: Some(Self::delete),
-                flags,
-                dl_tensor,
-            },
-            legacy: DLManagedTensor { dl_tensor, manager_ctx: null_mut(), deleter: Some(Self::delete_legacy) },
-            releases: Cell::new(0),
-        });
-        let context: *const Cell<u32> = &raw const foreign.releases;
-        foreign.tensor.manager_ctx = context.cast_mut().cast();
-        foreign.legacy.manager_ctx = context.cast_mut().cast();
-        foreign
+        let releases = Rc::new(Cell::new(0));
+        let manager_ctx = Rc::as_ptr(&releases).cast_mut().cast();
+        Box::new(Foreign {
+            tensor: DLManagedTensorVersioned { version, manager_ctx, deleter: Some(Self::delete), flags, dl_tensor },
+            legacy: DLManagedTensor { dl_tensor, manager_ctx, deleter: Some(Self::delete_legacy) },
+            releases,
+        })
     }
 
     pub fn as_ptr(&mut self) -> NonNull<DLManagedTensorVersioned> {
