@@ -775,8 +775,7 @@ int dlro_managed_tensor_allocator(DLTensor *prototype,
  *
  * Where nothing has to be done `*out` is `foreign` itself, untouched. Otherwise it is a tensor of this
  * library: one that owns the foreign one (strides were missing, or `DLRO_IMPORT_ADOPT`), one over a private
- * copy-on-write mapping of the same file (write access to a read-only tensor that this library mapped), or
- * one over a copy, after which the foreign tensor has been released.
+ * mapping (below), or one over a copy, after which the foreign tensor has been released.
  *
  * What is required is looked at in this order, and the first that cannot be met is the error, with both
  * sides' values in the sentence:
@@ -789,6 +788,18 @@ int dlro_managed_tensor_allocator(DLTensor *prototype,
  * | access WRITE | elements share memory | copy | `DLRO_ERR_COPY_NEEDED` |
  * | layout, alignment | strides or address differ | copy | `DLRO_ERR_COPY_NEEDED` |
  * | access IMMUTABLE | somebody may write | freezing it, copy | `DLRO_ERR_NOT_IMMUTABLE`, `DLRO_ERR_BUSY` |
+ *
+ * A private mapping shows the same bytes copy-on-write: it costs microseconds whatever the size, a page is copied
+ * when it is first written, and the file never changes. There is one for a read-only CPU tensor of 64 KiB or
+ * more that this library mapped from a file, and on 64-bit Linux for one of 4 MiB or more from anybody (a NumPy
+ * memmap, pyarrow's memory map, shared memory of another process, a memfd) if the process's map table proves
+ * that memory and file agree: a shared mapping, or a private one of which no page was written; in several
+ * pieces or one, but one run of one file on ext2 to ext4, XFS or tmpfs; the file long enough, and either still
+ * to be opened by its name or open in this process. Everything else is copied: other filesystems, huge pages
+ * of hugetlbfs, memory of no file. Pages that the consumer has not written show what others write into the file
+ * later, and are gone (SIGBUS) if somebody makes the file shorter, as they were for the foreign tensor; the
+ * foreign tensor is therefore kept, and released with `*out`. (One that this library mapped is released at
+ * once.) Who needs memory that nobody else changes asks for `DLRO_COPY_ALWAYS`. A file descriptor is not kept.
  *
  * A copy is dense, writable unless access is IMMUTABLE, aligned to 256 bytes or more, and has IS_COPIED set.
  * Flags that this library does not know stay as they are. Access READ says nothing of others: the tensor

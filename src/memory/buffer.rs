@@ -25,6 +25,9 @@ pub enum Keeper {
     Mapping(Mapping),
     /// Anonymous pages of ours, shared with nobody.
     Pages(Pages),
+    /// A copy-on-write mapping of ours of the file that somebody's tensor shows. The tensor is kept too: its
+    /// producer must not put something else into the file while pages that nobody wrote still show it.
+    View(Mapping, NonNull<DLManagedTensorVersioned>),
 }
 
 impl Keeper {
@@ -57,6 +60,11 @@ impl Keeper {
             Keeper::Heap(bytes) => unsafe { libc::free(bytes.as_ptr()) },
             Keeper::Mapping(mapping) => drop(mapping),
             Keeper::Pages(pages) => drop(pages),
+            Keeper::View(mapping, tensor) => {
+                drop(mapping);
+                // SAFETY: as for the tensor alone.
+                unsafe { Keeper::Foreign(tensor).end() }
+            }
         }
     }
 }

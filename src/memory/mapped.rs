@@ -4,7 +4,7 @@ use super::Mutability;
 use crate::error::{Error, Result};
 use core::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// How a file is mapped.
@@ -92,7 +92,11 @@ impl Opened {
 
     /// Maps `nbytes` from `offset` on. The pages in front that the offset shares are mapped too.
     pub fn map(self, offset: u64, nbytes: u64, mode: Mode) -> Result<Mapping> {
-        Mapping::new(self.file, offset, nbytes, mode)
+        let mut mapping = Mapping::new(self.file.as_fd(), offset, nbytes, mode)?;
+        if mode != Mode::CopyOnWrite {
+            mapping.file = Some(self.file);
+        }
+        Ok(mapping)
     }
 }
 
@@ -102,21 +106,23 @@ impl AsRawFd for Opened {
     }
 }
 
-/// A mapping, with the file it shows kept open so that it can be mapped once more in another mode.
+/// A mapping. A read-only one keeps the file that it shows open, so that it can be mapped once more,
+/// copy-on-write; a copy-on-write one is never mapped again and holds no descriptor.
 #[derive(Debug)]
 pub struct Mapping {
-    start: *mut u8,
+    /// The byte that was asked for, in the first page.
+    first: *mut u8,
+    /// From the start of that page on.
     length: usize,
-    /// From `start` to the byte that was asked for.
-    lead: usize,
-    /// Where in the file `start` lies.
-    file_offset: u64,
-    file: File,
+    /// Where in the file `first` lies.
+    offset: u64,
+    file: Option<File>,
     mode: Mode,
 }
 
 impl Mapping {
-    fn new(file: File, offset: u64, nbytes: u64, mode: Mode) -> Result<Self> {
+    /// Maps a file that somebody else holds open. The descriptor is not needed any more afterwards.
+    pub fn new(file: BorrowedFd, offset: u64, nbytes: u64, mode: Mode) -> Result<Self> {
         let lead = offset % page_size();
         let file_offset = offset - lead;
         let length = usize::try_from(nbytes + lead).map_err(|_| Error::Overflow { what: "the length to map" })?;
@@ -138,29 +144,34 @@ impl Mapping {
                 Error::Io { call: "mmap", errno }
             });
         }
-        Ok(Mapping { start: start.cast(), length: length.max(1), lead: lead as usize, file_offset, file, mode })
+        let first = start.cast::<u8>().wrapping_add(lead as usize);
+        Ok(Mapping { first, length: length.max(1), offset, file: None, mode })
     }
 
     /// The byte at the offset that was asked for.
-    pub fn first(&self) -> *mut u8 {
-        self.start.wrapping_add(self.lead)
+    pub const fn first(&self) -> *mut u8 {
+        self.first
+    }
+
+    /// Where the first page begins.
+    fn start(&self) -> *mut u8 {
+        self.first.wrapping_sub(self.first.addr() % page_size() as usize)
     }
 
     /// Start and length in bytes of the pages.
-    pub const fn range(&self) -> (*mut u8, usize) {
-        (self.start, self.length)
+    pub fn range(&self) -> (*mut u8, usize) {
+        (self.start(), self.length)
     }
 
     /// Maps `nbytes` from `address` on, an address within this mapping, again: copy-on-write, on its own.
     pub fn again_copy_on_write(&self, address: *const u8, nbytes: u64) -> Result<Mapping> {
-        let inside = address.addr().wrapping_sub(self.start.addr()) as u64;
+        let inside = address.addr().wrapping_sub(self.start().addr()) as u64;
         debug_assert!(inside + nbytes <= self.length as u64);
-        if self.mode == Mode::CopyOnWrite {
-            // Its pages may differ from the file's by now.
-            return Err(Error::Unsupported { what: "a second mapping of copy-on-write memory" });
-        }
-        let file = self.file.try_clone().map_err(|error| io("dup", &error))?;
-        Mapping::new(file, self.file_offset + inside, nbytes, Mode::CopyOnWrite)
+        // The pages of a copy-on-write mapping may differ from the file's by now.
+        let again = Error::Unsupported { what: "a second mapping of copy-on-write memory" };
+        let file = self.file.as_ref().filter(|_| self.mode != Mode::CopyOnWrite).ok_or(again)?;
+        let offset = (self.offset + address.addr() as u64) - self.first.addr() as u64;
+        Mapping::new(file.as_fd(), offset, nbytes, Mode::CopyOnWrite)
     }
 }
 
@@ -198,11 +209,12 @@ impl Drop for Pages {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours, and its last user is gone.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
+        unsafe { libc::munmap(self.start().cast(), self.length) };
     }
 }
 
-fn page_size() -> u64 {
+/// Size in bytes of a page of memory.
+pub fn page_size() -> u64 {
     // SAFETY: sysconf has no preconditions.
     (unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as u64
 }
@@ -215,6 +227,7 @@ fn io(call: &'static str, error: &std::io::Error) -> Error {
     Error::Io { call, errno: error.raw_os_error().unwrap_or(0) }
 }
 
+/// What the system call before has left in errno.
 pub fn last(call: &'static str) -> Error {
     Error::Io { call, errno: last_errno() }
 }

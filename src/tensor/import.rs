@@ -7,7 +7,7 @@ use super::requirements::{self, Access, Certainty, Copy, Facts, Layout, Plan, Re
 use super::view::{Checked, Untrusted};
 use crate::abi::*;
 use crate::error::{Error, Result};
-use crate::memory::{Keeper, Mutability};
+use crate::memory::{Keeper, Mutability, process_map};
 use core::ptr::NonNull;
 
 /// What the consumer asks for.
@@ -58,9 +58,8 @@ unsafe fn import_closely(
         }
     }
     if plan == Plan::Remap {
-        if let Some(tensor) = ours.and_then(|ours| remap(&checked, ours, options.request.alignment).ok()) {
-            // SAFETY: the caller gives the foreign tensor up now that everything has succeeded.
-            drop(unsafe { Owned::new(foreign) });
+        // SAFETY: the caller owns the foreign tensor and gives it up on success.
+        if let Ok(tensor) = unsafe { remap(foreign, &checked, ours, options.request.alignment) } {
             return Ok(tensor);
         }
         plan = Plan::Copy;
@@ -121,37 +120,62 @@ fn facts(checked: &Checked, ours: Option<Ours>, request: &Request) -> Facts {
         address: checked.first().map(|first| first.addr()),
         device: checked.device,
         host: checked.is_host(),
-        remappable: ours.is_some_and(|ours| ours.memory().mapping().is_some()),
+        remappable: request.access == Access::Write
+            && checked.device.device_type == kDLCPU
+            && checked.measure.span() >= WORTH_MAPPING,
     }
 }
 
-/// Below this many bytes a copy is faster than a mapping and its page faults.
+/// Below this many bytes a copy is faster than a mapping of ours and its page faults.
 const WORTH_MAPPING: u64 = 64 * 1024;
 
-fn remap(checked: &Checked, ours: Ours, alignment: usize) -> Result<Owned> {
+/// Below this many bytes a copy is faster than to find out which file somebody's memory shows: that takes 40 to 110
+/// microseconds, the copy of 4 MiB into memory that malloc has at hand about 110. (Into memory fresh from the
+/// kernel, 7 milliseconds; a consumer that writes all of a view pays as much, page by page.)
+const WORTH_SEARCHING: u64 = 4 * 1024 * 1024;
+
+/// Makes a writable tensor over a private mapping of the same bytes.
+///
+/// # Safety
+/// The caller owns the foreign tensor and gives it up on success.
+unsafe fn remap(
+    foreign: NonNull<DLManagedTensorVersioned>,
+    checked: &Checked,
+    ours: Option<Ours>,
+    alignment: usize,
+) -> Result<Owned> {
     let none = Error::Unsupported { what: "a private mapping" };
-    let mapping = ours.memory().mapping().ok_or(none)?;
     let lowest = checked.lowest().ok_or(none)?;
-    if checked.measure.span() < WORTH_MAPPING {
-        return Err(none);
-    }
+    let span = checked.measure.span();
     let allocation = Allocation::new(checked.shape.len(), true)?;
-    let private = mapping.again_copy_on_write(lowest, checked.measure.span())?;
-    let data = private.first().wrapping_offset(-(checked.measure.low as isize));
-    // The kernel chose the address: it agrees with the old one below the size of a page.
-    if alignment > 1 && data.addr() & (alignment - 1) != 0 {
-        return Err(none);
-    }
+    let again = ours.and_then(|ours| ours.memory().mapping()?.again_copy_on_write(lowest, span).ok());
+    let (private, is_ours) = match again {
+        Some(private) => (private, true),
+        None if span >= WORTH_SEARCHING => (process_map::private_view(lowest, span)?, false),
+        None => return Err(none),
+    };
+    let first = private.first();
     let description = Description {
-        data,
+        data: first.wrapping_offset(-(checked.measure.low as isize)),
         byte_offset: 0,
         // Pages that were not written yet still show the file, so the consumer is no sole owner.
         flags: checked.flags - Flags::IS_COPIED,
         ..Description::of(checked)
     };
-    let range = (private.first(), checked.measure.span());
-    // SAFETY: the keeper's mapping is handed over with this call. Lent: the file belongs to others.
-    Ok(unsafe { allocation.first(&description, Mutability::Writable, true, range, Keeper::Mapping(private)) })
+    if alignment > 1 && description.data.addr() & (alignment - 1) != 0 {
+        return Err(none); // the new address agrees with the old one below the size of a page only
+    }
+    // Nobody else looks after a file of ours, so the tensor is released.
+    let (keeper, done) = if is_ours {
+        // SAFETY: the caller gives the foreign tensor up.
+        (Keeper::Mapping(private), Some(unsafe { Owned::new(foreign) }))
+    } else {
+        (Keeper::View(private, foreign), None)
+    };
+    // SAFETY: the keeper is handed over with this call, which cannot fail. Lent: the file belongs to others.
+    let tensor = unsafe { allocation.first(&description, Mutability::Writable, true, (first, span), keeper) };
+    drop(done); // the last use of `checked` was above
+    Ok(tensor)
 }
 
 /// # Safety
