@@ -1301,7 +1301,7 @@ dlro_status dlro_buffer_wrap(void *data,
  * `offset` may be any number of bytes. A read-only buffer is `DLRO_MUTABILITY_READ_ONLY`, and a copy-on-write
  * one can never become immutable: whoever can write the file can change what was not written here.
  *
- * Ownership: on success `*out` is one reference; it keeps the file open and mapped. On failure `*out` is NULL
+ * Ownership: on success `*out` is one reference; it keeps the file mapped, and open where it may be mapped once more (read-only). On failure `*out` is NULL
  * and the file closed.
  *
  * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
@@ -1448,7 +1448,7 @@ dlro_status dlro_buffer_tensor_counts(const struct dlro_buffer *buffer,
  * A read-only tensor is `DLRO_MUTABILITY_READ_ONLY`, not IMMUTABLE: whoever can write the file can change
  * it. Nobody may shorten the file while the tensor lives; reading behind its end is SIGBUS.
  *
- * Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped. On failure `*out`
+ * Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once more (read-only). On failure `*out`
  * is NULL and the file closed.
  *
  * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),

@@ -36,7 +36,7 @@ pub(super) fn mode(number: dlro_map_mode) -> Result<Mode> {
 /// A read-only tensor is `DLRO_MUTABILITY_READ_ONLY`, not IMMUTABLE: whoever can write the file can change
 /// it. Nobody may shorten the file while the tensor lives; reading behind its end is SIGBUS.
 ///
-/// Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped. On failure `*out`
+/// Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once more (read-only). On failure `*out`
 /// is NULL and the file closed.
 ///
 /// Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
