@@ -317,10 +317,10 @@ static void options(void) {
   OPTIONS(larger.known.layout = 4, DLRO_ERR_ARGUMENT, "layout is 4");
   OPTIONS(larger.known.flags = 4, DLRO_ERR_ARGUMENT, "flags is 4");
   OPTIONS(larger.known.flags = 1u << 31, DLRO_ERR_ARGUMENT, "flags is 2147483648");
-  OPTIONS(larger.known.reserved = 1, DLRO_ERR_ARGUMENT, "reserved is 1");
+  OPTIONS(larger.known.threads = 1025, DLRO_ERR_ARGUMENT, "threads is 1025");
   OPTIONS(larger.known.alignment = 3, DLRO_ERR_ARGUMENT, "alignment is 3 bytes; it must be 0 or a power of two");
   OPTIONS(larger.known.alignment = 1u << 31, DLRO_ERR_ARGUMENT, "alignment is 2147483648");
-  checked("case H3: sizes, tails, unknown numbers and reserved fields of the options are refused");
+  checked("case H3: sizes, tails, unknown numbers and too many threads in the options are refused");
 
   larger.known = (dlro_import_options)DLRO_IMPORT_OPTIONS_INIT;
   memset(larger.tail, 0, sizeof larger.tail);

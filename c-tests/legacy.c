@@ -279,8 +279,8 @@ static void import_refusals(void) {
   options.flags = 4;
   refuse_import(floats_3_4(), &options, DLRO_ERR_ARGUMENT, "flags is 4");
   options = defaults;
-  options.reserved = 1;
-  refuse_import(floats_3_4(), &options, DLRO_ERR_ARGUMENT, "reserved is 1");
+  options.threads = 5000;
+  refuse_import(floats_3_4(), &options, DLRO_ERR_ARGUMENT, "threads is 5000");
   options = defaults;
   options.alignment = 3;
   refuse_import(floats_3_4(), &options, DLRO_ERR_ARGUMENT, "alignment is 3");

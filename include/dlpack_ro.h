@@ -565,9 +565,10 @@ typedef struct dlro_import_options {
    */
   int32_t device_id;
   /**
-   * 0.
+   * How many threads may work on a copy at most, the caller's included, up to 1024; 0 and 1 mean the caller's
+   * alone. Small copies stay with the caller; none is left running afterwards.
    */
-  uint32_t reserved;
+  uint32_t threads;
 } dlro_import_options;
 
 /**

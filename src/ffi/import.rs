@@ -83,8 +83,9 @@ pub struct dlro_import_options {
     pub device_type: i32,
     /// The device id that goes with `device_type`. Not read if that is 0.
     pub device_id: i32,
-    /// 0.
-    pub reserved: u32,
+    /// How many threads may work on a copy at most, the caller's included, up to 1024; 0 and 1 mean the caller's
+    /// alone. Small copies stay with the caller; none is left running afterwards.
+    pub threads: u32,
 }
 
 // SAFETY: integers only, the size first.
@@ -108,6 +109,9 @@ pub(super) fn device(device_type: i32, device_id: i32) -> Wanted {
     if device_type == 0 { Wanted::Anywhere } else { Wanted::Device(DLDevice { device_type, device_id }) }
 }
 
+/// More than any machine has use for on one copy.
+const MAX_THREADS: u32 = 1024;
+
 /// # Safety
 /// As for `boundary::options`.
 pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Options> {
@@ -126,8 +130,8 @@ pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Opti
         3 => Layout::NonNegative,
         number => return Err(Error::UnknownValue { what: "layout", found: number.into() }),
     };
-    if raw.flags & !3 != 0 || raw.reserved != 0 {
-        let (what, found) = if raw.reserved != 0 { ("reserved", raw.reserved) } else { ("flags", raw.flags) };
+    if raw.flags & !3 != 0 || raw.threads > MAX_THREADS {
+        let (what, found) = if raw.flags & !3 != 0 { ("flags", raw.flags) } else { ("threads", raw.threads) };
         return Err(Error::UnknownValue { what, found: found.into() });
     }
     if raw.alignment != 0 && (!raw.alignment.is_power_of_two() || raw.alignment > 1 << 30) {
@@ -143,6 +147,7 @@ pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Opti
             host: raw.flags & 2 != 0,
         },
         adopt: raw.flags & 1 != 0,
+        threads: raw.threads as usize,
     })
 }
 

@@ -17,6 +17,8 @@ pub struct Options {
     pub request: Request,
     /// Whether the result must be a tensor of ours, which can be shared.
     pub adopt: bool,
+    /// How many threads may copy at most; see [`copy::Wanted`].
+    pub threads: usize,
 }
 
 /// Meets the requirements with the least that does it. On success the foreign tensor is owned by the result,
@@ -68,6 +70,7 @@ unsafe fn import_closely(
         let wanted = copy::Wanted {
             column_major: options.request.layout == Layout::ColumnMajor,
             alignment: options.request.alignment,
+            threads: options.threads,
         };
         // SAFETY: host memory that the producer vouches for.
         let tensor = unsafe { copy::copy(&checked, wanted) }?;
@@ -244,7 +247,7 @@ mod tests {
                 let tensor = map_npy(&path, Mode::ReadOnly).unwrap();
                 let request = Request { access: Access::Write, alignment, ..Request::default() };
                 lay_well += u32::from(checked(&tensor).first().unwrap().addr() % (1 << 13) == 0);
-                let writable = import(tensor.into_raw(), &Options { request, adopt: false }).unwrap();
+                let writable = import(tensor.into_raw(), &Options { request, adopt: false, threads: 0 }).unwrap();
                 assert_eq!(checked(&writable).first().unwrap().addr() % alignment, 0);
                 let mapped_again = !flags(&writable).contains(Flags::IS_COPIED);
                 assert!(mapped_again || alignment > 1 << 12, "a page is what every mapping is aligned to");
@@ -267,7 +270,7 @@ mod tests {
                             let mut foreign =
                                 Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, Some(&twice)), bits);
                             let request = Request { access, copy, layout, device, ..Request::default() };
-                            let result = import(foreign.as_ptr(), &Options { request, adopt });
+                            let result = import(foreign.as_ptr(), &Options { request, adopt, threads: 0 });
                             let of = format!("{request:?} flags {bits} adopt {adopt}: {result:?}");
                             match result {
                                 Err(_) => assert_eq!(foreign.releases(), 0, "{of}"),

@@ -179,7 +179,7 @@ mod tests {
             let legacy = NonNull::from(&mut foreign.legacy);
             for access in [Access::Read, Access::Write, Access::Immutable] {
                 let request = Request { access, copy: Copy::Never, alignment: 1 << 30, ..Request::default() };
-                let options = Options { request, adopt: false };
+                let options = Options { request, adopt: false, threads: 0 };
                 // SAFETY: owned by the test, and still so after the failure.
                 assert!(unsafe { import(legacy, vouched, &options) }.is_err());
             }

@@ -75,7 +75,7 @@ fn exactly_the_elements_are_copied_and_not_a_bit_beside_them() {
         // SAFETY: both memories are there, and nobody else uses them.
         let fresh = unsafe {
             copy_into(&source, &target).unwrap();
-            copy(&source, Wanted { column_major: round % 2 == 0, alignment: 0 }).unwrap()
+            copy(&source, Wanted { column_major: round % 2 == 0, alignment: 0, threads: 0 }).unwrap()
         };
 
         let mut expected = before[1];

@@ -261,8 +261,8 @@ fn every_access_keeps_read_only_on_foreign_and_own_tensors() {
             let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 1);
             foreign.tensor.version.minor = minor;
             let request = Request { access, ..Request::default() };
-            let once = import(foreign.as_ptr(), &Options { request, adopt: true }).unwrap();
-            let twice = import(once.into_raw(), &Options { request, adopt: true }).unwrap();
+            let once = import(foreign.as_ptr(), &Options { request, adopt: true, threads: 0 }).unwrap();
+            let twice = import(once.into_raw(), &Options { request, adopt: true, threads: 0 }).unwrap();
             assert!(flags(&twice).contains(Flags::READ_ONLY), "{access:?}");
             drop(twice);
             assert_eq!(foreign.releases(), 1);
