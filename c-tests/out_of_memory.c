@@ -126,7 +126,9 @@ static char path[128];
 
 static DLTensor layout_of(int64_t *strides) { return host_tensor(values, FLOAT32, 2, shape, strides); }
 
-static void foreign(struct scene *scene) { scene->tensor = foreign_versioned(layout_of(row_major), 0, 0, &scene->ended); }
+static void foreign(struct scene *scene) {
+  scene->tensor = foreign_versioned(layout_of(row_major), 0, 0, &scene->ended);
+}
 
 static void foreign_read_only(struct scene *scene) {
   scene->tensor = foreign_versioned(layout_of(row_major), 0, DLPACK_FLAG_BITMASK_READ_ONLY, &scene->ended);
@@ -611,7 +613,8 @@ static void many_failures(void) {
   } failing[] = {
       {"case B10: 10^5 exports of a dtype that does not exist", nothing, failing_export, DLRO_ERR_DTYPE, 100000, true},
       {"case B10: 10^5 imports that would need a copy", foreign, failing_import, DLRO_ERR_COPY_NEEDED, 100000, true},
-      {"10^4 legacy imports with wrong options", foreign_legacy_tensor, failing_options, DLRO_ERR_ARGUMENT, 10000, true},
+      {"10^4 legacy imports with wrong options", foreign_legacy_tensor, failing_options, DLRO_ERR_ARGUMENT, 10000,
+       true},
       {"10^4 legacy exports of a read-only tensor", ours_read_only, failing_legacy_export, DLRO_ERR_READ_ONLY, 10000,
        true},
       {"10^4 negotiations for a read-only tensor", foreign_read_only, failing_negotiation, DLRO_ERR_READ_ONLY, 10000,
@@ -664,7 +667,8 @@ static void more_than_there_is(void) {
     /* A broadcast tensor is small, and its copy is not. */
     int64_t zero[1] = {0};
     int ended;
-    struct DLManagedTensorVersioned *source = foreign_versioned(host_tensor(values, UINT8, 1, much, zero), 0, 0, &ended);
+    const DLTensor layout = host_tensor(values, UINT8, 1, much, zero);
+    struct DLManagedTensorVersioned *source = foreign_versioned(layout, 0, 0, &ended);
     CHECK_STATUS(dlro_tensor_copy(source, &tensor), DLRO_ERR_NO_MEMORY, "4611686018427387904 bytes");
     CHECK(tensor == NULL && ended == 0);
     dlro_tensor_release(source);
