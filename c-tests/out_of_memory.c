@@ -194,6 +194,16 @@ static void nothing(struct scene *scene) { (void)scene; }
 
 static void mapped(struct scene *scene) { CHECK_OK(dlro_npy_map(path, DLRO_MAP_READ_ONLY, &scene->tensor)); }
 
+/* Over a file that somebody else mapped, large enough that the library looks for it in the process's map table. */
+static uint8_t *foreign_mapping;
+enum { FOREIGN_MAPPING = 8 << 20 };
+
+static void foreign_mapped(struct scene *scene) {
+  int64_t length[1] = {FOREIGN_MAPPING};
+  const DLTensor layout = host_tensor(foreign_mapping, UINT8, 1, length, NULL);
+  scene->tensor = foreign_versioned(layout, 0, DLPACK_FLAG_BITMASK_READ_ONLY, &scene->ended);
+}
+
 static void a_buffer(struct scene *scene) { CHECK_OK(dlro_buffer_new(sizeof values, &scene->buffer)); }
 
 static void a_sealed_file(struct scene *scene) {
@@ -342,6 +352,7 @@ static const struct operation operations[] = {
     {"dlro_tensor_import, column-major", foreign, import_column_major, OUT, true, false},
     {"dlro_tensor_import, row-major and large", foreign_large, import_row_major, OUT, true, false},
     {"dlro_tensor_import, WRITE on a mapped file", mapped, import_to_write, OUT, true, true},
+    {"dlro_tensor_import, WRITE on a foreign mapped file", foreign_mapped, import_to_write, OUT, true, true},
     {"dlro_tensor_share", ours, share, OUT, false, false},
     {"dlro_tensor_share, a window", ours, share_window, OUT, false, false},
     {"dlro_legacy_import", foreign_legacy_tensor, import_any, OUT, true, false},
@@ -731,11 +742,26 @@ static void write_file(void) {
   CHECK(stream != NULL && fwrite(file, 1, sizeof file, stream) == sizeof file && fclose(stream) == 0);
 }
 
+static void map_file(void) {
+  const int file = memfd_create("out-of-memory", MFD_CLOEXEC); /* stays open: the library maps it through that */
+  struct scene scene;
+  CHECK(file >= 0 && ftruncate(file, FOREIGN_MAPPING) == 0);
+  foreign_mapping = (uint8_t *)mmap(NULL, FOREIGN_MAPPING, PROT_READ, MAP_SHARED, file, 0);
+  CHECK(foreign_mapping != MAP_FAILED);
+  memset(&scene, 0, sizeof scene);
+  foreign_mapped(&scene);
+  CHECK(import_to_write(&scene) == DLRO_OK);
+  CHECK(scene.out->flags == 0); /* a private view: what the operation below is about */
+  dlro_tensor_release(scene.out);
+  CHECK(scene.ended == 1);
+}
+
 int main(void) {
   static char output[1 << 16];
   struct scene scene;
   CHECK(setvbuf(stdout, output, _IOLBF, sizeof output) == 0);
   write_file();
+  map_file();
   /* This program's allocator is the library's. */
   memset(&scene, 0, sizeof scene);
   arm(0, false);
@@ -748,6 +774,7 @@ int main(void) {
   many_failures();
   more_than_there_is();
   much_in_a_row();
+  CHECK(munmap(foreign_mapping, FOREIGN_MAPPING) == 0);
   CHECK(unlink(path) == 0);
   return 0;
 }
