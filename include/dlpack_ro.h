@@ -239,7 +239,7 @@ struct DLPackExchangeAPI;
 #define DLRO_LAYOUT(name, condition) extern char dlro_layout_of_##name[(condition) ? 1 : -1]
 #endif
 DLRO_LAYOUT(DLPackVersion, sizeof(DLPackVersion) == 8);
-DLRO_LAYOUT(DLDevice, sizeof(DLDevice) == 8 && offsetof(DLDevice, device_id) == 4);
+DLRO_LAYOUT(DLDevice, sizeof(DLDeviceType) == 4 && sizeof(DLDevice) == 8 && offsetof(DLDevice, device_id) == 4);
 DLRO_LAYOUT(DLDataType, sizeof(DLDataType) == 4 && offsetof(DLDataType, lanes) == 2);
 DLRO_LAYOUT(DLTensor, offsetof(DLTensor, device) == sizeof(void *) &&
                           offsetof(DLTensor, ndim) == sizeof(void *) + 8 &&
