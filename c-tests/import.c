@@ -456,7 +456,7 @@ static int32_t expected(const Case *c, bool *copied, const char **sentence) {
   if (layout_unmet) {
     *sentence = c->want.layout == DLRO_LAYOUT_ROW_MAJOR      ? "row-major contiguous layout is required"
                 : c->want.layout == DLRO_LAYOUT_COLUMN_MAJOR ? "column-major contiguous layout is required"
-                                                             : "strides >= 0 are required, and the tensor has a negative";
+                                                             : "strides >= 0 are required, and strides[";
     if (never) return DLRO_ERR_COPY_NEEDED;
     *copied = true;
   }

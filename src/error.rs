@@ -169,7 +169,7 @@ pub enum Unmet {
     NoOverlap,
     RowMajor,
     ColumnMajor,
-    NonNegativeStrides,
+    NonNegativeStride { dim: usize, stride: i64 },
     Alignment { wanted: usize, address: usize },
     Always,
 }
@@ -271,7 +271,9 @@ impl fmt::Display for Unmet {
             Unmet::ColumnMajor => {
                 f.write_str("column-major contiguous layout is required, and the strides differ from it")
             }
-            Unmet::NonNegativeStrides => f.write_str("strides >= 0 are required, and the tensor has a negative one"),
+            Unmet::NonNegativeStride { dim, stride } => {
+                write!(f, "strides >= 0 are required, and strides[{dim}] is {stride}")
+            }
             Unmet::Alignment { wanted, address } => {
                 write!(
                     f,

@@ -60,7 +60,7 @@ fn every_error() -> Vec<Error> {
             Unmet::NoOverlap,
             Unmet::RowMajor,
             Unmet::ColumnMajor,
-            Unmet::NonNegativeStrides,
+            Unmet::NonNegativeStride { dim: 94, stride: -95 },
             Unmet::Alignment { wanted: 92, address: 0x93 },
             Unmet::Always,
         ]
@@ -87,7 +87,7 @@ fn every_error() -> Vec<Error> {
             Error::Unsupported { .. } | Error::Panicked => {}
             Error::MustCopy { wanted } => match wanted {
                 Unmet::Writable | Unmet::NoOverlap | Unmet::RowMajor | Unmet::ColumnMajor => {}
-                Unmet::NonNegativeStrides | Unmet::Alignment { .. } | Unmet::Always => {}
+                Unmet::NonNegativeStride { .. } | Unmet::Alignment { .. } | Unmet::Always => {}
             },
         }
     }

@@ -118,8 +118,9 @@ fn facts(checked: &Checked, ours: Option<Ours>, request: &Request) -> Facts {
         overlaps: request.access == Access::Write && checked.overlaps(),
         row_major: checked.measure.row_major,
         column_major: request.layout == Layout::ColumnMajor && layout::is_column_major(checked.shape, checked.strides),
-        negative_stride: request.layout == Layout::NonNegative
-            && layout::first_negative_stride(checked.shape, checked.strides).is_some(),
+        negative_stride: (request.layout == Layout::NonNegative)
+            .then(|| layout::first_negative_stride(checked.shape, checked.strides))
+            .flatten(),
         address: checked.first().map(|first| first.addr()),
         device: checked.device,
         host: checked.is_host(),

@@ -81,8 +81,8 @@ pub struct Facts {
     pub row_major: bool,
     /// Fortran order without gaps.
     pub column_major: bool,
-    /// Some stride is below zero.
-    pub negative_stride: bool,
+    /// The first stride below zero, and its dimension.
+    pub negative_stride: Option<(usize, i64)>,
     /// Address of the first element; `None` if the tensor is empty or data is a handle.
     pub address: Option<usize>,
     /// Device.
@@ -164,7 +164,11 @@ fn unmet_shape(facts: &Facts, request: &Request) -> Option<Unmet> {
     match request.layout {
         Layout::RowMajor if !facts.row_major => return Some(Unmet::RowMajor),
         Layout::ColumnMajor if !facts.column_major => return Some(Unmet::ColumnMajor),
-        Layout::NonNegative if facts.negative_stride => return Some(Unmet::NonNegativeStrides),
+        Layout::NonNegative => {
+            if let Some((dim, stride)) = facts.negative_stride {
+                return Some(Unmet::NonNegativeStride { dim, stride });
+            }
+        }
         _ => {}
     }
     match facts.address {

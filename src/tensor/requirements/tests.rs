@@ -19,7 +19,7 @@ fn every_facts() -> Vec<Facts> {
                         overlaps: bit(1),
                         row_major: bit(2),
                         column_major: bit(3),
-                        negative_stride: bit(4),
+                        negative_stride: bit(4).then_some((1, -3)),
                         remappable: bit(5),
                         immutable,
                         address,
@@ -75,7 +75,7 @@ fn unmet_rows(facts: &Facts, request: &Request) -> Vec<Row> {
         Layout::Any => false,
         Layout::RowMajor => !facts.row_major,
         Layout::ColumnMajor => !facts.column_major,
-        Layout::NonNegative => facts.negative_stride,
+        Layout::NonNegative => facts.negative_stride.is_some(),
     };
     let misaligned = request.alignment != 0 && facts.address.is_some_and(|address| address % request.alignment != 0);
     let write = request.access == Access::Write;
@@ -154,7 +154,7 @@ const PLAIN: Facts = Facts {
     overlaps: false,
     row_major: true,
     column_major: false,
-    negative_stride: false,
+    negative_stride: None,
     address: Some(0x1000),
     device: CPU,
     host: true,
@@ -196,6 +196,11 @@ fn the_first_unmet_requirement_names_the_error_with_both_sides_values() {
             "write access is required, and elements of the tensor share memory with each other",
         ),
         (PLAIN, never, "column-major contiguous layout is required, and the strides differ from it"),
+        (
+            Facts { negative_stride: Some((2, -4)), ..PLAIN },
+            Request { layout: Layout::NonNegative, ..never },
+            "strides >= 0 are required, and strides[2] is -4",
+        ),
         (
             PLAIN,
             Request { layout: Layout::Any, ..never },
