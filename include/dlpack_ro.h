@@ -6,7 +6,7 @@
  * dlro_managed_tensor_allocator), import (dlro_tensor_import), access (dlro_tensor_validate ...
  * dlro_device_is_host), release, share, freeze (dlro_tensor_release, ..._share, ..._freeze), legacy and
  * negotiation (dlro_legacy_import ... dlro_exchange_api_select), copy (dlro_tensor_copy, ..._copy_into), files
- * (dlro_npy_map).
+ * (dlro_npy_map, dlro_safetensors_map, dlro_archive_..., dlro_npy_save, dlro_safetensors_save).
  *
  * Words. A managed tensor is a DLManagedTensorVersioned, a legacy tensor a DLManagedTensor. Memory is WRITABLE
  * (whoever holds a tensor over it may write), READ_ONLY (who holds this tensor must not write, somebody else
@@ -482,6 +482,11 @@ typedef enum dlro_map_mode_values {
    */
   DLRO_MAP_COPY_ON_WRITE = 1,
 } dlro_map_mode_values;
+
+/**
+ * An open safetensors file. Made by `dlro_safetensors_map`, ended by `dlro_archive_release`.
+ */
+typedef struct dlro_archive dlro_archive;
 
 /**
  * What may happen to memory; one of the `DLRO_MUTABILITY_...` numbers.
@@ -1246,6 +1251,136 @@ DLRO_MUST_USE
 dlro_status dlro_npy_map(const char *path,
                          dlro_map_mode mode,
                          struct DLManagedTensorVersioned **out);
+
+/**
+ * Maps a safetensors file. Its tensors are then had by number or by name without reading more of the file.
+ *
+ * Only the header is read, and all of it is checked, so the time does not depend on the size of the elements.
+ * Refused are: a wrong header length, text that is not JSON or has other types than it should, a name twice,
+ * `data_offsets` that overlap, leave a hole or do not fit shape and dtype, elements that end in the middle of a
+ * byte, and a file that is longer or shorter than the tensors. Header keys that the format does not have yet
+ * are skipped. The order of the tensors is that of their elements in the file.
+ *
+ * Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped, and so does every
+ * tensor that is made from it, on its own. On failure `*out` is NULL and the file closed.
+ *
+ * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
+ * `DLRO_ERR_IO` (open, fstat, read or mmap failed), `DLRO_ERR_FORMAT` (no regular file, not safetensors,
+ * corrupt or truncated, a NUL in a name or in metadata, over 1024 dimensions; the sentence says what was found at which byte or for
+ * which tensor), `DLRO_ERR_DTYPE` (none of the format), `DLRO_ERR_BOUNDS` (a number of elements, a dimension or a
+ * size above 2^63 - 1), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any. Rule: safetensors 0.8, "Format"; where text and crate differ (spaces before the first '{'), the
+ * crate.
+ *
+ * # Safety
+ * `path` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_safetensors_map(const char *path,
+                                 dlro_map_mode mode,
+                                 struct dlro_archive **out);
+
+/**
+ * The number of tensors in the file; 0 for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+size_t dlro_archive_count(const struct dlro_archive *archive);
+
+/**
+ * The name of the tensor number `index`, from 0 on in the order of the elements in the file: UTF-8,
+ * NUL-terminated.
+ *
+ * Ownership: `*out` is the archive's and lives as long as it does. On failure it is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such tensor).
+ *
+ * Threads: any, also while others use the archive.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_name(const struct dlro_archive *archive,
+                              size_t index,
+                              const char **out);
+
+/**
+ * The number of the tensor called `name`, by binary search.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (no tensor is called so; `*index` is 0 then).
+ *
+ * Threads: any, also while others use the archive.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive, `name` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_find(const struct dlro_archive *archive,
+                              const char *name,
+                              size_t *index);
+
+/**
+ * Makes a tensor over the elements of the tensor number `index`: row-major, on the CPU, read-only or
+ * copy-on-write as the archive was mapped.
+ *
+ * All tensors of an archive lie in one mapping. A read-only one is `DLRO_MUTABILITY_READ_ONLY`; imported with
+ * `DLRO_ACCESS_WRITE` it gets a copy-on-write mapping of its own pages only. Copy-on-write tensors made twice from
+ * one index show the same memory. The data is aligned as the file aligns it, often not even to its
+ * own size. F4, F6_E2M3 and F6_E3M2 are packed, as in the file. Nobody may shorten the file while the tensor
+ * lives; reading behind its end is SIGBUS.
+ *
+ * Ownership: on success `*out` belongs to the caller. It does not need the archive, which may be released
+ * first. On failure `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such tensor), `DLRO_ERR_DTYPE` (on a big-endian machine: the
+ * file's byte order), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any, also while others use the archive. Rule: safetensors 0.8, "Format".
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_tensor(const struct dlro_archive *archive,
+                                size_t index,
+                                struct DLManagedTensorVersioned **out);
+
+/**
+ * The number of pairs in the file's `__metadata__`; 0 for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+size_t dlro_archive_metadata_count(const struct dlro_archive *archive);
+
+/**
+ * Pair number `index` of the file's `__metadata__`, from 0 on in the header's order: UTF-8, NUL-terminated.
+ *
+ * Ownership: `*key` and `*value` are the archive's and live as long as it does. On failure they are NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such pair).
+ *
+ * Threads: any, also while others use the archive.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_metadata(const struct dlro_archive *archive,
+                                  size_t index,
+                                  const char **key,
+                                  const char **value);
+
+/**
+ * Closes the file. Tensors that were made from it live on. NULL is accepted. Never fails. Any thread.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive, which nobody uses afterwards.
+ */
+void dlro_archive_release(struct dlro_archive *archive);
 
 #ifdef __cplusplus
 }  // extern "C"

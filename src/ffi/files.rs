@@ -4,9 +4,11 @@
 use super::boundary::{self, non_null, output};
 use crate::abi::DLManagedTensorVersioned;
 use crate::error::{Error, Result, Status};
+use crate::memory::heap;
 use crate::memory::mapped::Mode;
-use crate::tensor::file;
+use crate::tensor::file::{self, Archive};
 use core::ffi::{CStr, c_char};
+use core::ptr::NonNull;
 
 /// How a file is mapped; one of the `DLRO_MAP_...` numbers.
 pub type dlro_map_mode = u32;
@@ -63,5 +65,204 @@ pub unsafe extern "C" fn dlro_npy_map(
             *out = file::map_npy(path, self::mode(mode)?)?.into_raw().as_ptr();
             Ok(())
         })
+    }
+}
+
+/// An open safetensors file. Made by `dlro_safetensors_map`, ended by `dlro_archive_release`.
+pub struct dlro_archive(Archive);
+
+/// Maps a safetensors file. Its tensors are then had by number or by name without reading more of the file.
+///
+/// Only the header is read, and all of it is checked, so the time does not depend on the size of the elements.
+/// Refused are: a wrong header length, text that is not JSON or has other types than it should, a name twice,
+/// `data_offsets` that overlap, leave a hole or do not fit shape and dtype, elements that end in the middle of a
+/// byte, and a file that is longer or shorter than the tensors. Header keys that the format does not have yet
+/// are skipped. The order of the tensors is that of their elements in the file.
+///
+/// Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped, and so does every
+/// tensor that is made from it, on its own. On failure `*out` is NULL and the file closed.
+///
+/// Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
+/// `DLRO_ERR_IO` (open, fstat, read or mmap failed), `DLRO_ERR_FORMAT` (no regular file, not safetensors,
+/// corrupt or truncated, a NUL in a name or in metadata, over 1024 dimensions; the sentence says what was found at which byte or for
+/// which tensor), `DLRO_ERR_DTYPE` (none of the format), `DLRO_ERR_BOUNDS` (a number of elements, a dimension or a
+/// size above 2^63 - 1), `DLRO_ERR_NO_MEMORY`.
+///
+/// Threads: any. Rule: safetensors 0.8, "Format"; where text and crate differ (spaces before the first '{'), the
+/// crate.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_safetensors_map(
+    path: *const c_char,
+    mode: dlro_map_mode,
+    out: *mut *mut dlro_archive,
+) -> Status {
+    // SAFETY: promised by the caller.
+    unsafe {
+        boundary::status_at(path, || {
+            let out = output(out, "out")?;
+            let path = CStr::from_ptr(non_null(path, "path")?.as_ptr());
+            *out = heap::place(dlro_archive(Archive::map(path, self::mode(mode)?)?))?.as_ptr();
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+/// `archive` is NULL or a live archive.
+unsafe fn archive<'a>(archive: *const dlro_archive) -> Result<&'a Archive> {
+    // SAFETY: promised by the caller.
+    Ok(unsafe { &non_null(archive, "archive")?.as_ref().0 })
+}
+
+/// The number of tensors in the file; 0 for NULL. Never fails. Any thread.
+///
+/// # Safety
+/// `archive` is NULL or a live archive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_count(archive: *const dlro_archive) -> usize {
+    // SAFETY: promised by the caller.
+    unsafe { self::archive(archive) }.map_or(0, |archive| archive.index.count())
+}
+
+/// The name of the tensor number `index`, from 0 on in the order of the elements in the file: UTF-8,
+/// NUL-terminated.
+///
+/// Ownership: `*out` is the archive's and lives as long as it does. On failure it is NULL.
+///
+/// Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such tensor).
+///
+/// Threads: any, also while others use the archive.
+///
+/// # Safety
+/// `archive` is NULL or a live archive.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_name(
+    archive: *const dlro_archive,
+    index: usize,
+    out: *mut *const c_char,
+) -> Status {
+    boundary::status(|| {
+        // SAFETY: a pointer may be all zeros.
+        let out = unsafe { output(out, "out") }?;
+        // SAFETY: promised by the caller.
+        *out = unsafe { self::archive(archive) }?.index.name(index)?.as_ptr();
+        Ok(())
+    })
+}
+
+/// The number of the tensor called `name`, by binary search.
+///
+/// Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (no tensor is called so; `*index` is 0 then).
+///
+/// Threads: any, also while others use the archive.
+///
+/// # Safety
+/// `archive` is NULL or a live archive, `name` is NULL or a C string.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_find(
+    archive: *const dlro_archive,
+    name: *const c_char,
+    index: *mut usize,
+) -> Status {
+    boundary::status(|| {
+        // SAFETY: a number may be 0; the rest is promised by the caller.
+        unsafe {
+            let index = output(index, "index")?;
+            let name = CStr::from_ptr(non_null(name, "name")?.as_ptr());
+            *index = self::archive(archive)?.index.find(name.to_bytes())?;
+        }
+        Ok(())
+    })
+}
+
+/// Makes a tensor over the elements of the tensor number `index`: row-major, on the CPU, read-only or
+/// copy-on-write as the archive was mapped.
+///
+/// All tensors of an archive lie in one mapping. A read-only one is `DLRO_MUTABILITY_READ_ONLY`; imported with
+/// `DLRO_ACCESS_WRITE` it gets a copy-on-write mapping of its own pages only. Copy-on-write tensors made twice from
+/// one index show the same memory. The data is aligned as the file aligns it, often not even to its
+/// own size. F4, F6_E2M3 and F6_E3M2 are packed, as in the file. Nobody may shorten the file while the tensor
+/// lives; reading behind its end is SIGBUS.
+///
+/// Ownership: on success `*out` belongs to the caller. It does not need the archive, which may be released
+/// first. On failure `*out` is NULL.
+///
+/// Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such tensor), `DLRO_ERR_DTYPE` (on a big-endian machine: the
+/// file's byte order), `DLRO_ERR_NO_MEMORY`.
+///
+/// Threads: any, also while others use the archive. Rule: safetensors 0.8, "Format".
+///
+/// # Safety
+/// `archive` is NULL or a live archive.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_tensor(
+    archive: *const dlro_archive,
+    index: usize,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> Status {
+    boundary::status(|| {
+        // SAFETY: a pointer may be all zeros.
+        let out = unsafe { output(out, "out") }?;
+        // SAFETY: promised by the caller.
+        *out = unsafe { self::archive(archive) }?.tensor(index)?.into_raw().as_ptr();
+        Ok(())
+    })
+}
+
+/// The number of pairs in the file's `__metadata__`; 0 for NULL. Never fails. Any thread.
+///
+/// # Safety
+/// `archive` is NULL or a live archive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_metadata_count(archive: *const dlro_archive) -> usize {
+    // SAFETY: promised by the caller.
+    unsafe { self::archive(archive) }.map_or(0, |archive| archive.index.metadata_count())
+}
+
+/// Pair number `index` of the file's `__metadata__`, from 0 on in the header's order: UTF-8, NUL-terminated.
+///
+/// Ownership: `*key` and `*value` are the archive's and live as long as it does. On failure they are NULL.
+///
+/// Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such pair).
+///
+/// Threads: any, also while others use the archive.
+///
+/// # Safety
+/// `archive` is NULL or a live archive.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_metadata(
+    archive: *const dlro_archive,
+    index: usize,
+    key: *mut *const c_char,
+    value: *mut *const c_char,
+) -> Status {
+    boundary::status(|| {
+        // SAFETY: a pointer may be all zeros.
+        let (key, value) = unsafe { (output(key, "key"), output(value, "value")) };
+        let (key, value) = (key?, value?);
+        // SAFETY: promised by the caller.
+        let found = unsafe { self::archive(archive) }?.index.metadata(index)?;
+        (*key, *value) = (found.0.as_ptr(), found.1.as_ptr());
+        Ok(())
+    })
+}
+
+/// Closes the file. Tensors that were made from it live on. NULL is accepted. Never fails. Any thread.
+///
+/// # Safety
+/// `archive` is NULL or a live archive, which nobody uses afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlro_archive_release(archive: *mut dlro_archive) {
+    if let Some(archive) = NonNull::new(archive) {
+        // SAFETY: it came from heap::place, and the caller gives it up.
+        drop(unsafe { heap::take(archive) });
     }
 }

@@ -1,9 +1,10 @@
 //! Reference-counted memory: a range of bytes, its borrow state, and what must be done when nobody uses it.
 
-use super::Mutability;
 use super::borrow::Borrow;
 use super::mapped::Mapping;
+use super::{Mutability, heap};
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned};
+use crate::error::Result;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -77,6 +78,33 @@ impl Memory {
     #[inline]
     pub const fn with_one(mutability: Mutability, lent: bool, base: *mut u8, nbytes: u64, keeper: Keeper) -> Self {
         Memory { references: AtomicUsize::new(1), borrow: Borrow::with_one(mutability), lent, base, nbytes, keeper }
+    }
+
+    /// Memory with one user and no tensor over it; [`Memory::end_use`] is that user's end.
+    pub fn alone(
+        mutability: Mutability,
+        lent: bool,
+        base: *mut u8,
+        nbytes: u64,
+        keeper: Keeper,
+    ) -> Result<NonNull<Memory>> {
+        let borrow = Borrow::new(mutability);
+        let this = Memory { references: AtomicUsize::new(1), borrow, lent, base, nbytes, keeper };
+        // One byte more: a tensor's block right behind the memory is part of its allocation (see
+        // tensor/managed.rs), so no other allocation may begin there.
+        let place = heap::allocate(size_of::<Memory>() + 1)?.cast::<Memory>();
+        // SAFETY: new, large enough, and malloc aligns for every C type.
+        unsafe { place.write(this) };
+        Ok(place)
+    }
+
+    /// Ends the use of somebody who is no tensor.
+    ///
+    /// # Safety
+    /// As for [`Memory::leave`].
+    pub unsafe fn end_use(memory: NonNull<Memory>) {
+        // SAFETY: promised by the caller. Read-only tensors are not counted, and neither is this user.
+        unsafe { Memory::leave(memory, Mutability::ReadOnly) }
     }
 
     /// The mapping behind the bytes, if that is what keeps them.
