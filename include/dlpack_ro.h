@@ -1382,6 +1382,68 @@ dlro_status dlro_archive_metadata(const struct dlro_archive *archive,
  */
 void dlro_archive_release(struct dlro_archive *archive);
 
+/**
+ * Saves a tensor of any layout as a NumPy `.npy` file, format 1.0, byte for byte as `numpy.save` saves that array.
+ *
+ * Column-major tensors are saved with `fortran_order` as they lie; other strided ones in C order, through a
+ * buffer of 1 MiB at most. Dense ones are written straight from memory.
+ * The file appears at once and whole: it is written under a temporary name in the same folder, brought to the
+ * disk, and renamed. A reader or a mapping of the old file keeps the old content, so a tensor may be saved over
+ * the very file that it is mapped from. A symbolic link is replaced itself, and what is no regular file is not
+ * replaced. The mode is 0666 less the umask.
+ *
+ * Ownership: the tensor stays the caller's. On failure the old file is as it was and the temporary one is gone,
+ * but for one case: where the sentence says "fsync of the folder", the new file is in place and a
+ * crash of the machine may undo that.
+ *
+ * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_BOUNDS` as
+ * in `dlro_tensor_validate`, `DLRO_ERR_BOUNDS` also for more than NumPy's 64 dimensions; `DLRO_ERR_DTYPE` (bfloat16,
+ * float8 and below, integers below 8 bits, more than one lane: what NumPy has no name for), `DLRO_ERR_DEVICE`
+ * (the host cannot read the memory), `DLRO_ERR_IO` (what the system refused: open, write, no space, fsync, rename;
+ * or the path exists and is no regular file), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any; nobody may write the elements meanwhile. Rule: `numpy.lib.format.write_array` of NumPy 2.
+ *
+ * # Safety
+ * `path` is NULL or a C string; `tensor` is NULL or a live managed tensor whose memory is there.
+ */
+DLRO_MUST_USE
+dlro_status dlro_npy_save(const char *path,
+                          const struct DLManagedTensorVersioned *tensor);
+
+/**
+ * Saves `count` tensors of any layout, each under its name, as a safetensors file.
+ *
+ * The file is, byte for byte, what `safetensors.numpy.save_file` writes: the wider dtypes first, and those of one
+ * dtype by name, whatever order they are given in. `metadata_count` pairs `metadata_keys[i]`, `metadata_values[i]`
+ * become its `__metadata__`, in that order; with none there is no such key. All text is UTF-8.
+ * Each array may be NULL where its count is 0. The elements are saved in C order; see `dlro_npy_save` for how
+ * strided ones are written and how the file takes the place of an old one.
+ *
+ * Ownership: everything stays the caller's. On failure as in `dlro_npy_save`.
+ *
+ * Status, each with the path in front of its sentence, and the tensor's name where it is one tensor's fault:
+ * `DLRO_ERR_NULL` (also an element of an array), `DLRO_ERR_VERSION`, `DLRO_ERR_BOUNDS` as in
+ * `dlro_tensor_validate`, `DLRO_ERR_BOUNDS` also for a header above 100 MB; `DLRO_ERR_ARGUMENT` (a name or key that
+ * is there twice or no UTF-8, a tensor called `__metadata__`), `DLRO_ERR_DTYPE` (the format has no name for it;
+ * padded sub-byte elements, or packed ones that end within a byte), `DLRO_ERR_DEVICE`, `DLRO_ERR_IO`,
+ * `DLRO_ERR_UNSUPPORTED` (a big-endian machine), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any; nobody may write the elements meanwhile. Rule: safetensors 0.8, "Format" and `serialize`.
+ *
+ * # Safety
+ * `path` is NULL or a C string; the arrays hold as many pointers as their counts say, to C strings and to live
+ * managed tensors whose memory is there.
+ */
+DLRO_MUST_USE
+dlro_status dlro_safetensors_save(const char *path,
+                                  size_t count,
+                                  const char *const *names,
+                                  const struct DLManagedTensorVersioned *const *tensors,
+                                  size_t metadata_count,
+                                  const char *const *metadata_keys,
+                                  const char *const *metadata_values);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -129,7 +129,8 @@ fn page_size() -> u64 {
     (unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as u64
 }
 
-fn last_errno() -> i32 {
+/// The reason of the last failed call on this thread.
+pub fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
@@ -137,6 +138,7 @@ fn io(call: &'static str, error: &std::io::Error) -> Error {
     Error::Io { call, errno: error.raw_os_error().unwrap_or(0) }
 }
 
-fn last(call: &'static str) -> Error {
+/// The error of the call that just failed.
+pub fn last(call: &'static str) -> Error {
     Error::Io { call, errno: last_errno() }
 }

@@ -5,6 +5,7 @@ pub mod buffer;
 pub mod heap;
 pub mod mapped;
 pub mod npy;
+pub mod replacement;
 pub mod safetensors;
 
 pub use buffer::{Keeper, Memory};

@@ -1,4 +1,5 @@
-//! The header of safetensors files: what it says about the tensors in the file.
+//! The header of safetensors files: what it says about the tensors in the file, and the header that the crate
+//! `safetensors` would write.
 //!
 //! Written here and not with the crate `safetensors`, because that crate and serde_json allocate infallibly and
 //! a hundred megabytes of header would abort somebody else's process. serde-json-core does not allocate,
@@ -13,6 +14,7 @@
 use crate::abi::*;
 use crate::error::{Error, Excerpt, MAX_NDIM, Result};
 use core::ffi::CStr;
+use core::fmt::{self, Write};
 
 /// The longest header that the format allows.
 pub const MAX_HEADER: u64 = 100_000_000;
@@ -267,6 +269,166 @@ impl Index {
             let (number, after) = rest.split_at(digits);
             rest = after;
             number.iter().fold(0u64, |value, digit| value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+        })
+    }
+}
+
+/// A tensor to be saved.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    name: &'a str,
+    /// Index in `DTYPES`.
+    dtype: usize,
+    nbytes: u64,
+    /// The caller's number.
+    pub number: usize,
+}
+
+impl<'a> Part<'a> {
+    /// Checks that the format can say it.
+    pub fn new(name: &'a CStr, found: DLDataType, padded: bool, nbytes: u64, number: usize) -> Result<Self> {
+        let refuse = |why| Err(Error::Name { name: Excerpt::new(name.to_bytes()), why });
+        let Ok(name) = name.to_str() else { return refuse("is not UTF-8") };
+        if name.as_bytes() == METADATA {
+            return refuse("stands for the metadata in a safetensors file");
+        }
+        let known = DTYPES.iter().position(|&(_, code, bits)| found == DLDataType { code, bits, lanes: 1 });
+        let Some(index) = known else {
+            return Err(Error::Dtype { found, why: "has no name in a safetensors file" });
+        };
+        if found.bits < 8 && padded {
+            return Err(Error::Dtype { found, why: "is padded to whole bytes, and a safetensors file packs it" });
+        }
+        Ok(Part { name, dtype: index, nbytes, number })
+    }
+}
+
+/// Writes the bytes that the crate writes before the elements, and puts the parts in the order in which their
+/// elements follow. `shape` calls back with the dimensions of the part with that number.
+///
+/// Of metadata the crate writes as many pairs in any order; here they keep the caller's.
+pub fn write_header(
+    parts: &mut [Part],
+    metadata: &[(&CStr, &CStr)],
+    shape: impl Fn(usize, &mut dyn FnMut(&[i64]) -> Result<()>) -> Result<()>,
+) -> Result<Vec<u8>> {
+    const TWICE: &str = "is there twice";
+    let twice = |name: &[u8]| Error::Name { name: Excerpt::new(name), why: TWICE };
+    parts.sort_unstable_by_key(|part| part.name);
+    if let Some(pair) = parts.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err(twice(pair[0].name.as_bytes()));
+    }
+    parts.sort_unstable_by_key(|part| (core::cmp::Reverse(part.dtype), part.name));
+
+    let mut out = Growing { bytes: Vec::new(), failed: None };
+    let mut write = || -> Result<()> {
+        out.text("\0\0\0\0\0\0\0\0{")?;
+        if !metadata.is_empty() {
+            out.text("\"__metadata__\":{")?;
+            let mut keys = reserved(metadata.len())?;
+            for (number, (key, value)) in metadata.iter().enumerate() {
+                let [key, value] = [key, value].map(|text| {
+                    let refuse =
+                        |_| Error::Name { name: Excerpt::new(text.to_bytes()), why: "of metadata is not UTF-8" };
+                    text.to_str().map_err(refuse)
+                });
+                let (key, value) = (key?, value?);
+                keys.push(key);
+                out.text(if number == 0 { "" } else { "," })?;
+                out.quoted(key)?;
+                out.text(":")?;
+                out.quoted(value)?;
+            }
+            keys.sort_unstable();
+            if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(twice(pair[0].as_bytes()));
+            }
+            out.text(if parts.is_empty() { "}" } else { "}," })?;
+        }
+        let mut begin = 0u64;
+        for (number, part) in parts.iter().enumerate() {
+            out.text(if number == 0 { "" } else { "," })?;
+            out.quoted(part.name)?;
+            out.text(":{\"dtype\":\"")?;
+            out.text(DTYPES[part.dtype].0)?;
+            out.text("\",\"shape\":[")?;
+            shape(part.number, &mut |shape| {
+                for (axis, dimension) in shape.iter().enumerate() {
+                    out.print(format_args!("{}{dimension}", if axis == 0 { "" } else { "," }))?;
+                }
+                Ok(())
+            })?;
+            let end = begin.checked_add(part.nbytes).filter(|&end| i64::try_from(end).is_ok());
+            let end = end.ok_or(Error::Overflow { what: "the size of all tensors in bytes" })?;
+            out.print(format_args!("],\"data_offsets\":[{begin},{end}]}}"))?;
+            begin = end;
+        }
+        out.text("}")?;
+        // The elements begin at a multiple of 8.
+        while out.bytes.len() % LENGTH != 0 {
+            out.text(" ")?;
+        }
+        Ok(())
+    };
+    write()?;
+    let length = out.bytes.len() - LENGTH;
+    out.bytes[..LENGTH].copy_from_slice(&(length as u64).to_le_bytes());
+    Ok(out.bytes)
+}
+
+/// Text that grows, or says why it cannot.
+struct Growing {
+    bytes: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl Growing {
+    fn text(&mut self, text: &str) -> Result<()> {
+        if self.bytes.len() + text.len() > LENGTH + MAX_HEADER as usize {
+            return Err(Error::HeaderTooLong { most: MAX_HEADER });
+        }
+        self.bytes.try_reserve(text.len()).map_err(|_| no_memory::<u8>(self.bytes.len() + text.len()))?;
+        self.bytes.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    fn print(&mut self, arguments: fmt::Arguments) -> Result<()> {
+        self.write_fmt(arguments).map_err(|_| self.failed.take().unwrap_or(Error::Overflow { what: "the header" }))
+    }
+
+    /// A string of JSON, escaped where serde_json escapes.
+    fn quoted(&mut self, text: &str) -> Result<()> {
+        self.text("\"")?;
+        let mut from = 0;
+        for (at, byte) in text.bytes().enumerate() {
+            let escape = match byte {
+                b'"' => "\\\"",
+                b'\\' => "\\\\",
+                0x08 => "\\b",
+                b'\t' => "\\t",
+                b'\n' => "\\n",
+                0x0c => "\\f",
+                b'\r' => "\\r",
+                0..0x20 => "\\u00",
+                _ => continue,
+            };
+            self.text(&text[from..at])?;
+            self.text(escape)?;
+            if escape.len() > 2 {
+                self.print(format_args!("{byte:02x}"))?;
+            }
+            from = at + 1;
+        }
+        self.text(&text[from..])?;
+        self.text("\"")
+    }
+}
+
+impl fmt::Write for Growing {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text(text).map_err(|error| {
+            self.failed = Some(error);
+            fmt::Error
         })
     }
 }
@@ -968,6 +1130,82 @@ mod tests {
         assert!(matches!(length_to_read(&long, u64::MAX), Err(Error::Format { offset: 0, .. })));
         assert_eq!(length_to_read(&MAX_HEADER.to_le_bytes(), u64::MAX), Ok(100_000_008));
         assert!(matches!(length_to_read(&MAX_HEADER.to_le_bytes(), 9), Err(Error::FileTooShort { .. })));
+    }
+
+    #[test]
+    fn the_bytes_that_the_crate_writes() {
+        let mut random = Random(0x1234_5678_9abc_def1);
+        let bytes = [3; 4096];
+        let words =
+            ["w", "a.b", "\u{394}", "\"", "\\\n\r\t\u{8}\u{c}/", "\u{1f}\u{0001}\u{7f}", "\u{1f600}", "", "__metadata"];
+        for _ in 0..2_000 {
+            let mut tensors = Vec::new();
+            for number in 0..random.below(8) {
+                let dtype = random.below(ALL.len());
+                let mut shape: Vec<_> = (0..random.below(4)).map(|_| random.below(5)).collect();
+                shape.insert(random.below(shape.len() + 1), 8 * random.below(2));
+                let nbytes = shape.iter().product::<usize>() * ALL[dtype].bitsize() / 8;
+                let name = format!("{}{number}\0", random.of(&words));
+                tensors.insert(random.below(tensors.len() + 1), (name, dtype, shape, nbytes));
+            }
+            let metadata = (random.below(2) == 0).then(|| (format!("{}\0", random.of(&words)), "v\u{1}\0".to_owned()));
+            let plain = |text: &str| text.trim_end_matches('\0').to_owned();
+            let views = tensors.iter().map(|(name, dtype, shape, nbytes)| {
+                (plain(name), TensorView::new(ALL[*dtype], shape.clone(), &bytes[..*nbytes]).unwrap())
+            });
+            let pairs = metadata.iter().map(|(key, value)| (plain(key), plain(value))).collect::<HashMap<_, _>>();
+            let theirs = serialize(views, (!pairs.is_empty()).then_some(pairs)).unwrap();
+
+            fn c(text: &str) -> &CStr {
+                CStr::from_bytes_with_nul(text.as_bytes()).unwrap()
+            }
+            let mut parts = Vec::new();
+            for (number, (name, dtype, _, nbytes)) in tensors.iter().enumerate() {
+                let (_, code, bits) = DTYPES[*dtype];
+                let dtype = DLDataType { code, bits, lanes: 1 };
+                parts.push(Part::new(c(name), dtype, false, *nbytes as u64, number).unwrap());
+            }
+            let pairs: Vec<_> = metadata.iter().map(|(key, value)| (c(key), c(value))).collect();
+            let shape = |number: usize, visit: &mut dyn FnMut(&[i64]) -> Result<()>| {
+                visit(&tensors[number].2.iter().map(|&dimension| dimension as i64).collect::<Vec<_>>())
+            };
+            let header = write_header(&mut parts, &pairs, shape).unwrap();
+            assert_eq!(header.escape_ascii().to_string(), theirs[..header.len()].escape_ascii().to_string());
+            let nbytes: usize = tensors.iter().map(|tensor| tensor.3).sum();
+            assert_eq!(theirs.len(), header.len() + nbytes);
+            let index = open(&theirs).unwrap();
+            for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.nbytes > 0) {
+                assert_eq!(index.find(part.name.as_bytes()), Ok(place));
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused() {
+        let u1 = DLDataType { code: kDLUInt, bits: 8, lanes: 1 };
+        let part = |name| Part::new(name, u1, false, 0, 0);
+        let refused = |result: Result<Part>| result.unwrap_err().to_string();
+        assert!(refused(part(c"__metadata__")).contains("stands for the metadata"));
+        assert!(refused(part(c"\xff")).contains("the name '\\xff' is not UTF-8"));
+        for (code, bits, lanes) in [(0, 4, 1), (5, 128, 1), (2, 32, 2), (8, 8, 1), (2, 128, 1)] {
+            let error = Part::new(c"a", DLDataType { code, bits, lanes }, false, 0, 0).unwrap_err();
+            assert!(matches!(error, Error::Dtype { .. }), "{error}");
+        }
+        let f4 = DLDataType { code: kDLFloat4_e2m1fn, bits: 4, lanes: 1 };
+        assert!(refused(Part::new(c"a", f4, true, 0, 0)).contains("is padded to whole bytes"));
+        assert!(Part::new(c"a", u1, true, 0, 0).is_ok(), "whole bytes are packed and padded at once");
+        let no_shape = |_: usize, visit: &mut dyn FnMut(&[i64]) -> Result<()>| visit(&[0]);
+        let write = |parts: &mut [Part], pairs: &[(&CStr, &CStr)]| {
+            write_header(parts, pairs, no_shape).map(|_| ()).unwrap_err().to_string()
+        };
+        let (a, b) = (part(c"a").unwrap(), part(c"b").unwrap());
+        assert_eq!(write(&mut [a, b, a], &[]), "the name 'a' is there twice");
+        assert_eq!(write(&mut [a], &[(c"k", c""), (c"k", c"")]), "the name 'k' is there twice");
+        assert_eq!(write(&mut [a], &[(c"k", c"\xff")]), "the name '\\xff' of metadata is not UTF-8");
+        let large = Part { nbytes: i64::MAX as u64, ..a };
+        assert!(write(&mut [large, Part { nbytes: 1, ..b }], &[]).contains("the size of all tensors in bytes"));
+        let long = std::ffi::CString::new("a".repeat(MAX_HEADER as usize)).unwrap();
+        assert!(write(&mut [a], &[(c"k", &long)]).contains("more than 100000000 bytes"));
     }
 
     #[test]

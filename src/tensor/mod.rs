@@ -11,5 +11,6 @@ pub mod legacy;
 pub mod managed;
 pub mod negotiate;
 pub mod requirements;
+pub mod save;
 pub mod strided;
 pub mod view;
