@@ -1,13 +1,13 @@
 # make demo | test | test-frameworks | bench | header | install-check | lint
 CARGO ?= cargo
 
-.PHONY: build demo test bench header install-check lint
+.PHONY: build demo test bench header install install-check lint
 
 build:
 	$(CARGO) build --release
 
 test:
-	$(CARGO) test --workspace
+	$(CARGO) test
 
 header:
 	DLRO_WRITE_HEADER=1 $(CARGO) test --quiet --test header
@@ -40,3 +40,13 @@ target/python:
 $(DEMO)/activations.npy: | target/python
 	@mkdir -p $(DEMO)
 	@PYTHONPATH=target/python $(PYTHON) -c 'import numpy as np; np.save("$@", np.random.default_rng(0).standard_normal((4096, 4096), dtype=np.float32))'
+# What a user installs, in every way to link it.
+install-check:
+	$(CARGO) test --test packaging
+
+PREFIX ?= /usr/local
+CMAKE ?= cmake
+install:
+	$(CMAKE) -S cmake -B target/cmake
+	$(CMAKE) --build target/cmake
+	$(CMAKE) --install target/cmake --prefix "$(PREFIX)"

@@ -265,17 +265,13 @@ DLRO_LAYOUT(DLManagedTensorVersioned,
 
 
 /**
- * What every function that can fail returns. Numbers are explicit and never reused.
+ * The values of `dlro_status`. Numbers are explicit and never reused.
  *
  * 1 to 99: "this array cannot be exchanged in this way", the family for which the array API prescribes
  * `BufferError` (`dlro_status_is_exchange_error`). 100 to 199: the caller or the descriptor is wrong.
  * 200 to 299: the machine, a file or this library failed.
  */
-enum dlro_status
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : int32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum dlro_status_values {
   /**
    * Success.
    */
@@ -344,14 +340,7 @@ enum dlro_status
    * A defect in this library. Nothing crossed the boundary but this number; please report it.
    */
   DLRO_ERR_INTERNAL = 204,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum dlro_status dlro_status;
-#else
-typedef int32_t dlro_status;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} dlro_status_values;
 
 /**
  * The values of `dlro_mutability`, from weak to strong.
@@ -484,9 +473,44 @@ typedef enum dlro_map_mode_values {
 } dlro_map_mode_values;
 
 /**
+ * Bits for `dlro_buffer_wrap`.
+ */
+typedef enum dlro_wrap_flags {
+  /**
+   * Nobody writes the memory but through tensors of this buffer, so that it can become immutable.
+   */
+  DLRO_WRAP_SOLE = 1,
+} dlro_wrap_flags;
+
+/**
+ * Bits for `dlro_buffer_freeze`.
+ */
+typedef enum dlro_freeze_flags {
+  /**
+   * Also write-protect the pages: a write through any pointer is SIGSEGV from now on.
+   */
+  DLRO_FREEZE_ENFORCE = 1,
+} dlro_freeze_flags;
+
+/**
  * An open safetensors file. Made by `dlro_safetensors_map`, ended by `dlro_archive_release`.
  */
 typedef struct dlro_archive dlro_archive;
+
+/**
+ * Memory that tensors are windows on. Used through pointers only.
+ */
+typedef struct dlro_buffer dlro_buffer;
+
+/**
+ * A tensor that the guard watches. Used through pointers only.
+ */
+typedef struct dlro_watch dlro_watch;
+
+/**
+ * What every function that can fail returns; one of the `DLRO_OK`, `DLRO_ERR_...` numbers.
+ */
+typedef int32_t dlro_status;
 
 /**
  * What may happen to memory; one of the `DLRO_MUTABILITY_...` numbers.
@@ -546,9 +570,10 @@ typedef struct dlro_import_options {
    */
   int32_t device_id;
   /**
-   * 0.
+   * How many threads may work on a copy at most, the caller's included, up to 1024; 0 and 1 mean the caller's
+   * alone. Small copies stay with the caller; none is left running afterwards.
    */
-  uint32_t reserved;
+  uint32_t threads;
 } dlro_import_options;
 
 /**
@@ -756,8 +781,7 @@ int dlro_managed_tensor_allocator(DLTensor *prototype,
  *
  * Where nothing has to be done `*out` is `foreign` itself, untouched. Otherwise it is a tensor of this
  * library: one that owns the foreign one (strides were missing, or `DLRO_IMPORT_ADOPT`), one over a private
- * copy-on-write mapping of the same file (write access to a read-only tensor that this library mapped), or
- * one over a copy, after which the foreign tensor has been released.
+ * mapping (below), or one over a copy, after which the foreign tensor has been released.
  *
  * What is required is looked at in this order, and the first that cannot be met is the error, with both
  * sides' values in the sentence:
@@ -770,6 +794,18 @@ int dlro_managed_tensor_allocator(DLTensor *prototype,
  * | access WRITE | elements share memory | copy | `DLRO_ERR_COPY_NEEDED` |
  * | layout, alignment | strides or address differ | copy | `DLRO_ERR_COPY_NEEDED` |
  * | access IMMUTABLE | somebody may write | freezing it, copy | `DLRO_ERR_NOT_IMMUTABLE`, `DLRO_ERR_BUSY` |
+ *
+ * A private mapping shows the same bytes copy-on-write: it costs microseconds whatever the size, a page is copied
+ * when it is first written, and the file never changes. There is one for a read-only CPU tensor of 64 KiB or
+ * more that this library mapped from a file, and on 64-bit Linux for one of 4 MiB or more from anybody (a NumPy
+ * memmap, pyarrow's memory map, shared memory of another process, a memfd) if the process's map table proves
+ * that memory and file agree: a shared mapping, or a private one of which no page was written; in several
+ * pieces or one, but one run of one file on ext2 to ext4, XFS or tmpfs; the file long enough, and either still
+ * to be opened by its name or open in this process. Everything else is copied: other filesystems, huge pages
+ * of hugetlbfs, memory of no file. Pages that the consumer has not written show what others write into the file
+ * later, and are gone (SIGBUS) if somebody makes the file shorter, as they were for the foreign tensor; the
+ * foreign tensor is therefore kept, and released with `*out`. (One that this library mapped is released at
+ * once.) Who needs memory that nobody else changes asks for `DLRO_COPY_ALWAYS`. A file descriptor is not kept.
  *
  * A copy is dense, writable unless access is IMMUTABLE, aligned to 256 bytes or more, and has IS_COPIED set.
  * Flags that this library does not know stay as they are. Access READ says nothing of others: the tensor
@@ -1226,6 +1262,191 @@ dlro_status dlro_tensor_copy_into(const struct DLManagedTensorVersioned *source,
                                   struct DLManagedTensorVersioned *target);
 
 /**
+ * Makes a buffer of `nbytes` zeroed bytes on pages of its own, writable.
+ *
+ * Ownership: on success `*out` is one reference, which the caller gives back with `dlro_buffer_release`. On
+ * failure `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `out` is writable.
+ */
+DLRO_MUST_USE dlro_status dlro_buffer_new(size_t nbytes, struct dlro_buffer **out);
+
+/**
+ * Makes a buffer over host memory that the caller owns.
+ *
+ * `mutability` is what the caller promises of the memory, as in `dlro_tensor_export`. `flags`: 0 or
+ * `DLRO_WRAP_SOLE`; without that bit writable memory can never become immutable, since the caller may still
+ * write it. `release(owner)` is called once, when neither the buffer nor a tensor over it is left, on
+ * whatever thread that happens; it may be NULL.
+ *
+ * Ownership: on success `*out` is one reference, and `owner` belongs to the buffer. On failure nothing was
+ * taken over, `release` is not called, and `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL` (out, or data with `nbytes` > 0), `DLRO_ERR_ARGUMENT` (unknown mutability or flag),
+ * `DLRO_ERR_BOUNDS` (`data + nbytes` leaves the address space), `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `data` is readable for `nbytes` bytes, and writable if `mutability` says so, until `release` is called.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_wrap(void *data,
+                             size_t nbytes,
+                             dlro_mutability mutability,
+                             uint32_t flags,
+                             void *owner,
+                             void (*release)(void *owner),
+                             struct dlro_buffer **out);
+
+/**
+ * Makes a buffer over `nbytes` bytes of a file from `offset` on, mapped read-only or copy-on-write; 0 bytes
+ * stand for all up to the end of the file.
+ *
+ * `offset` may be any number of bytes. A read-only buffer is `DLRO_MUTABILITY_READ_ONLY`, and a copy-on-write
+ * one can never become immutable: whoever can write the file can change what was not written here.
+ *
+ * Ownership: on success `*out` is one reference; it keeps the file mapped, and open where it may be mapped once more (read-only). On failure `*out` is NULL
+ * and the file closed.
+ *
+ * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
+ * `DLRO_ERR_IO`, `DLRO_ERR_FORMAT` (no regular file, or shorter than `offset + nbytes`), `DLRO_ERR_BOUNDS`,
+ * `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `path` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_map(const char *path,
+                            uint64_t offset,
+                            uint64_t nbytes,
+                            dlro_map_mode mode,
+                            struct dlro_buffer **out);
+
+/**
+ * Turns a tensor into a buffer over the memory that it came with.
+ *
+ * Other tensors over that memory stay and count in its borrow rule; the tensor itself no longer does. A tensor
+ * whose holder may do less than the memory below allows (a read-only one over writable memory) gives a buffer
+ * with the tensor's mutability over the tensor's own bytes: rights do not grow on the way.
+ *
+ * Ownership: on success `tensor` has been released or is inside the buffer, and `*out` is one reference. On
+ * failure `tensor` still belongs to the caller, and `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` as in
+ * `dlro_tensor_import`; `DLRO_ERR_DEVICE` (the host cannot read the memory), `DLRO_ERR_NO_MEMORY`.
+ * Threads: any; nobody else may use `tensor` meanwhile.
+ *
+ * # Safety
+ * The caller owns `tensor`.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_import(struct DLManagedTensorVersioned *tensor,
+                               struct dlro_buffer **out);
+
+/**
+ * Takes one more reference to a buffer and answers the same pointer. NULL stays NULL. Never fails.
+ *
+ * Threads: any, also while others use the buffer.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+struct dlro_buffer *dlro_buffer_retain(struct dlro_buffer *buffer);
+
+/**
+ * Gives one reference back. The memory goes with the last reference and the last tensor over it.
+ *
+ * NULL is accepted and nothing happens. Never fails, and leaves the last error message alone.
+ *
+ * Threads: any, at any time, also after `main`.
+ *
+ * # Safety
+ * The caller owns a reference, which is used up.
+ */
+void dlro_buffer_release(struct dlro_buffer *buffer);
+
+/**
+ * Makes a tensor over a window of a buffer.
+ *
+ * `window` gives dtype, ndim, shape, strides (in elements; NULL for row-major) and byte_offset (in bytes). Its
+ * `data` is NULL, which stands for the buffer's first byte, or an address in the buffer; its device is not
+ * read, the tensor is on the CPU. Every element must lie within the buffer, with negative strides too.
+ * `mutability`: what the tensor's holder may do. Any number of writable tensors or any number of immutable
+ * ones may be alive over a buffer, never both; read-only ones stand in nobody's way.
+ *
+ * Ownership: on success `*out` belongs to the caller and keeps the memory alive by itself. On failure `*out`
+ * is NULL. No reference to the buffer is used up.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mutability), `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` (the
+ * window leaves the buffer), `DLRO_ERR_READ_ONLY` (a writable tensor over memory that is not),
+ * `DLRO_ERR_NOT_IMMUTABLE` (an immutable tensor over memory that somebody outside may write),
+ * `DLRO_ERR_BUSY` (tensors of the other kind are alive; the sentence has their number), `DLRO_ERR_LAYOUT` (a
+ * writable window whose elements share memory), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any, also while others use the buffer.
+ *
+ * # Safety
+ * `buffer` is NULL or alive; `window` and its arrays are readable.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_export(const struct dlro_buffer *buffer,
+                               const DLTensor *window,
+                               dlro_mutability mutability,
+                               struct DLManagedTensorVersioned **out);
+
+/**
+ * Turns a buffer's memory from writable into immutable for good, once no writable tensor over it is alive.
+ *
+ * `flags`: 0 or `DLRO_FREEZE_ENFORCE`, which also write-protects the pages. That works for memory on pages of
+ * its own (`dlro_buffer_new`); neighbours are never touched. On an immutable buffer it does nothing, or adds
+ * the protection.
+ *
+ * Ownership: none changes hands. On failure nothing changed.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown flag), `DLRO_ERR_BUSY` (writable tensors are alive;
+ * the sentence has their number), `DLRO_ERR_NOT_IMMUTABLE` (somebody outside may write the memory),
+ * `DLRO_ERR_UNSUPPORTED` (protection of pages that may hold other data too), `DLRO_ERR_IO` (mprotect failed).
+ *
+ * Threads: any, also while others use the buffer.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+DLRO_MUST_USE dlro_status dlro_buffer_freeze(struct dlro_buffer *buffer, uint32_t flags);
+
+/**
+ * Gives the size of a buffer in bytes; 0 for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+uint64_t dlro_buffer_nbytes(const struct dlro_buffer *buffer);
+
+/**
+ * Says what may happen to a buffer's memory; `DLRO_MUTABILITY_READ_ONLY` for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `buffer` is NULL or alive.
+ */
+dlro_mutability dlro_buffer_mutability(const struct dlro_buffer *buffer);
+
+/**
+ * Counts the writable and the immutable tensors that are alive over a buffer now.
+ *
+ * Ownership: none changes hands. Status: `DLRO_ERR_NULL`. Threads: any; the answer may be old by the time that
+ * it arrives.
+ *
+ * # Safety
+ * `buffer` is NULL or alive; the outputs are writable.
+ */
+DLRO_MUST_USE
+dlro_status dlro_buffer_tensor_counts(const struct dlro_buffer *buffer,
+                                      uint64_t *writable,
+                                      uint64_t *immutable);
+
+/**
  * Maps a NumPy `.npy` file (format 1.0, 2.0 or 3.0) as a tensor, in C or Fortran order as the file says.
  *
  * Nothing is read but the header, so the time does not depend on the size. The data is aligned as the file
@@ -1233,7 +1454,7 @@ dlro_status dlro_tensor_copy_into(const struct DLManagedTensorVersioned *source,
  * A read-only tensor is `DLRO_MUTABILITY_READ_ONLY`, not IMMUTABLE: whoever can write the file can change
  * it. Nobody may shorten the file while the tensor lives; reading behind its end is SIGBUS.
  *
- * Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped. On failure `*out`
+ * Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once more (read-only). On failure `*out`
  * is NULL and the file closed.
  *
  * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
@@ -1261,8 +1482,9 @@ dlro_status dlro_npy_map(const char *path,
  * byte, and a file that is longer or shorter than the tensors. Header keys that the format does not have yet
  * are skipped. The order of the tensors is that of their elements in the file.
  *
- * Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped, and so does every
- * tensor that is made from it, on its own. On failure `*out` is NULL and the file closed.
+ * Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once
+ * more (read-only), and so does every tensor that is made from it, on its own. On failure `*out` is NULL and the
+ * file closed.
  *
  * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
  * `DLRO_ERR_IO` (open, fstat, read or mmap failed), `DLRO_ERR_FORMAT` (no regular file, not safetensors,
@@ -1443,6 +1665,97 @@ dlro_status dlro_safetensors_save(const char *path,
                                   size_t metadata_count,
                                   const char *const *metadata_keys,
                                   const char *const *metadata_values);
+
+/**
+ * Copies a tensor into memory that the kernel seals: from then on no process can write, shrink or grow it.
+ *
+ * The content is a valid `.npy` file, so that a process without this library can map it too, as
+ * `/proc/self/fd/N`. The descriptor can be passed to another process over a Unix socket.
+ *
+ * Ownership: on success `*fd_out` is an open descriptor (close-on-exec), which the caller closes. On failure it
+ * is -1. The tensor stays the caller's.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_BOUNDS`; `DLRO_ERR_DTYPE` (also one that `.npy` cannot
+ * say, such as bfloat16); `DLRO_ERR_DEVICE`; `DLRO_ERR_NO_MEMORY`; `DLRO_ERR_IO`; `DLRO_ERR_UNSUPPORTED` (not
+ * Linux).
+ *
+ * Threads: any, also while others call const functions on the tensor; nobody may write the elements meanwhile.
+ * Rule: memfd_create(2), fcntl(2) F_ADD_SEALS.
+ *
+ * # Safety
+ * `tensor` is NULL or a live managed tensor whose memory is there.
+ */
+DLRO_MUST_USE
+dlro_status dlro_tensor_seal(const struct DLManagedTensorVersioned *tensor,
+                             int *fd_out);
+
+/**
+ * Makes a tensor over the `.npy` file behind a descriptor: IMMUTABLE if the kernel says that it is sealed
+ * against writing, shrinking and growing, otherwise READ_ONLY.
+ *
+ * Nothing is read but the header.
+ *
+ * Ownership: on success `*out` belongs to the caller; it keeps a descriptor of its own. On failure `*out` is
+ * NULL. `fd` stays the caller's either way.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_IO` (no open descriptor, or it cannot be read or mapped),
+ * `DLRO_ERR_FORMAT`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS` as in `dlro_npy_map`; `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any. Rule: fcntl(2) F_GET_SEALS.
+ *
+ * # Safety
+ * Nobody shortens an unsealed file while the tensor lives; `out` is writable.
+ */
+DLRO_MUST_USE dlro_status dlro_sealed_import(int fd, struct DLManagedTensorVersioned **out);
+
+/**
+ * Installs the guard: from now on a write to the protected memory of a watched tensor is reported on standard
+ * error before the process goes on as it would have.
+ *
+ * The report names the tensor's label, the address, the byte offset, the dtype and the index that was written,
+ * the address of the code that wrote, and the thread. Then the handler that was installed before runs (that of
+ * Python's faulthandler, of a JVM or of Go, for example), or the process ends as without the guard. Calling it
+ * again does nothing. Without it nothing is installed and nothing costs anything.
+ *
+ * Ownership: none changes hands; the handlers of SIGSEGV and SIGBUS change for the process and stay changed.
+ *
+ * Status: `DLRO_ERR_IO` (sigaction failed), `DLRO_ERR_UNSUPPORTED` (not Linux). Threads: any.
+ * Rule: sigaction(2), signal-safety(7).
+ */
+DLRO_MUST_USE
+dlro_status dlro_guard_install(void);
+
+/**
+ * Puts a tensor on the guard's list, under a label of up to 64 bytes of UTF-8.
+ *
+ * It takes a tensor of this library that is not writable. A write is noticed only where the pages are
+ * protected: memory that `dlro_buffer_freeze` froze with `DLRO_FREEZE_ENFORCE`, that a file was mapped into
+ * read-only, or that is sealed. At most 256 tensors are watched at a time.
+ *
+ * Ownership: on success `*out` belongs to the caller, who ends it with `dlro_watch_release`; until then it keeps
+ * the memory, but not the tensor. On failure `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (a foreign tensor, a label that is not UTF-8),
+ * `DLRO_ERR_VERSION`, `DLRO_ERR_DTYPE`, `DLRO_ERR_BOUNDS`, `DLRO_ERR_UNSUPPORTED` (not Linux; a writable or empty
+ * tensor; too many), `DLRO_ERR_NO_MEMORY`. Threads: any.
+ *
+ * # Safety
+ * `tensor` is NULL or a live managed tensor; `label` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_guard_watch(const struct DLManagedTensorVersioned *tensor,
+                             const char *label,
+                             struct dlro_watch **out);
+
+/**
+ * Takes a tensor off the guard's list and lets its memory go. NULL is accepted and nothing happens. Never fails.
+ *
+ * Threads: any.
+ *
+ * # Safety
+ * The caller owns `watch`.
+ */
+void dlro_watch_release(struct dlro_watch *watch);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -6,12 +6,12 @@
 use crate::abi::{DLDataType, DLDevice, DLPackVersion, VERSION};
 use core::fmt;
 
-/// What every function that can fail returns. Numbers are explicit and never reused.
+/// The values of `dlro_status`. Numbers are explicit and never reused.
 ///
 /// 1 to 99: "this array cannot be exchanged in this way", the family for which the array API prescribes
 /// `BufferError` (`dlro_status_is_exchange_error`). 100 to 199: the caller or the descriptor is wrong.
 /// 200 to 299: the machine, a file or this library failed.
-#[repr(i32)]
+#[repr(C)]
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -117,10 +117,12 @@ pub enum Error {
     NotImmutable { why: &'static str },
     WritersAlive { writable: u64 },
     ImmutablesAlive { immutable: u64 },
+    TooManyTensors { most: u64 },
     MustCopy { wanted: Unmet },
     ExportReadOnlyAsLegacy,
     // version, dtype, device, layout
     Version { found: DLPackVersion },
+    ExchangeVersion { found: DLPackVersion },
     Dtype { found: DLDataType, why: &'static str },
     DtypesDiffer { source: DLDataType, target: DLDataType },
     PaddingDiffers,
@@ -130,7 +132,6 @@ pub enum Error {
     DeviceId { device: DLDevice },
     Overlap,
     NullStrides { minor: u32 },
-    NotNonNegative { axis: usize, stride: i64 },
     ShapesDiffer { axis: usize, source: i64, target: i64 },
     RanksDiffer { source: usize, target: usize },
     // the caller or the descriptor
@@ -142,6 +143,7 @@ pub enum Error {
     UnknownTail { what: &'static str, offset: usize },
     AlignmentNotPowerOfTwo { found: u64 },
     NotOurs { what: &'static str },
+    NotUtf8 { what: &'static str },
     ExchangeSlotNull { slot: &'static str },
     NullElement { what: &'static str, index: usize },
     Name { name: Excerpt, why: &'static str },
@@ -219,16 +221,14 @@ impl Error {
             Error::WritersAlive { .. } | Error::ImmutablesAlive { .. } => DLRO_ERR_BUSY,
             Error::MustCopy { wanted: Unmet::Writable } => DLRO_ERR_READ_ONLY,
             Error::MustCopy { .. } => DLRO_ERR_COPY_NEEDED,
-            Error::Version { .. } => DLRO_ERR_VERSION,
+            Error::Version { .. } | Error::ExchangeVersion { .. } => DLRO_ERR_VERSION,
             Error::Dtype { .. } | Error::DtypesDiffer { .. } | Error::PaddingDiffers | Error::FileDtype { .. } => {
                 DLRO_ERR_DTYPE
             }
             Error::HostCannotRead { .. } | Error::DeviceNotWanted { .. } | Error::DeviceId { .. } => DLRO_ERR_DEVICE,
-            Error::Overlap
-            | Error::NullStrides { .. }
-            | Error::NotNonNegative { .. }
-            | Error::ShapesDiffer { .. }
-            | Error::RanksDiffer { .. } => DLRO_ERR_LAYOUT,
+            Error::Overlap | Error::NullStrides { .. } | Error::ShapesDiffer { .. } | Error::RanksDiffer { .. } => {
+                DLRO_ERR_LAYOUT
+            }
             Error::Null { .. } | Error::NullElement { .. } | Error::NullShape { .. } | Error::NullData { .. } => {
                 DLRO_ERR_NULL
             }
@@ -238,6 +238,7 @@ impl Error {
             | Error::AlignmentNotPowerOfTwo { .. }
             | Error::NotOurs { .. }
             | Error::Name { .. }
+            | Error::NotUtf8 { .. }
             | Error::ExchangeSlotNull { .. } => DLRO_ERR_ARGUMENT,
             Error::NoSuchIndex { .. }
             | Error::HeaderTooLong { .. }
@@ -246,6 +247,7 @@ impl Error {
             | Error::Overflow { .. }
             | Error::AddressWraps { .. }
             | Error::HandlesDiffer
+            | Error::TooManyTensors { .. }
             | Error::OutOfMemoryRange { .. } => DLRO_ERR_BOUNDS,
             Error::NoMemory { .. } => DLRO_ERR_NO_MEMORY,
             Error::Io { .. } | Error::NotReplaceable => DLRO_ERR_IO,
@@ -318,9 +320,17 @@ impl fmt::Display for Error {
                 f,
                 "the memory cannot be written while immutable tensors over it are alive; {immutable} are"
             ),
+            Error::TooManyTensors { most } => {
+                write!(f, "{most} tensors of this mutability are alive over the memory, and no more can be counted")
+            }
             Error::MustCopy { wanted } => write!(f, "{wanted}; only a copy would do, and the copy policy is NEVER"),
             Error::ExportReadOnlyAsLegacy => f.write_str(
                 "the tensor is read-only, and the legacy struct (DLPack before 1.0) cannot say so; ask for version 1.0, or vouch that the consumer never writes",
+            ),
+            Error::ExchangeVersion { found } => write!(
+                f,
+                "the exchange API has no table of major version {}; the last table looked at has version {}.{}",
+                VERSION.major, found.major, found.minor
             ),
             Error::Version { found } => write!(
                 f,
@@ -335,7 +345,7 @@ impl fmt::Display for Error {
             Error::FileDtype { descr, why } => write!(f, "dtype {descr:?} {why}"),
             Error::HostCannotRead { device } => write!(
                 f,
-                "device {} holds memory that the host cannot read; CPU (1), CUDAHost (3) and ROCMHost (11) it can",
+                "device {} holds memory that the host cannot read; it can read only CPU (1), CUDAHost (3) and ROCMHost (11)",
                 Device(device)
             ),
             Error::DeviceNotWanted { device, wanted } => {
@@ -350,7 +360,6 @@ impl fmt::Display for Error {
             Error::NullStrides { minor } => {
                 write!(f, "strides are NULL, which DLPack forbids since 1.2; the tensor says version 1.{minor}")
             }
-            Error::NotNonNegative { axis, stride } => write!(f, "strides[{axis}] is {stride}; strides >= 0 are required"),
             Error::ShapesDiffer { axis, source, target } => {
                 write!(f, "shape[{axis}] is {source} in the source and {target} in the target")
             }
@@ -369,13 +378,14 @@ impl fmt::Display for Error {
             ),
             Error::UnknownTail { what, offset } => write!(
                 f,
-                "{what} has a byte that is not 0 at offset {offset}, in a part that this version of the library does not know"
+                "{what} has a byte at offset {offset} that is not 0, in a part that this version of the library does not know"
             ),
             Error::AlignmentNotPowerOfTwo { found } => {
                 write!(f, "alignment is {found} bytes; it must be 0 or a power of two up to 2^30")
             }
             Error::NotOurs { what } => write!(f, "{what} was not made by this library; import it with DLRO_IMPORT_ADOPT first"),
-            Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, and DLPack lets only dltensor_from_py_object_no_sync be"),
+            Error::NotUtf8 { what } => write!(f, "{what} is not UTF-8"),
+            Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, which DLPack allows of dltensor_from_py_object_no_sync only"),
             Error::NullElement { what, index } => write!(f, "{what}[{index}] is NULL"),
             Error::Name { name, why } => write!(f, "the name {name:?} {why}"),
             Error::NoSuchIndex { what, index, count } => write!(f, "index is {index}, and there are {count} {what}"),
@@ -400,12 +410,11 @@ impl fmt::Display for Error {
                 write!(f, "at byte {offset}: expected {expected}, found {found:?}")
             }
             Error::FileTooShort { expected, found } => {
-                write!(f, "the header needs a file of {expected} bytes, and it has {found}: truncated")
+                write!(f, "the file must have {expected} bytes for what is asked of it, and has {found}")
             }
-            Error::FileTooLong { expected, found } => write!(
-                f,
-                "the header needs a file of {expected} bytes, and it has {found}: what follows belongs to no tensor"
-            ),
+            Error::FileTooLong { expected, found } => {
+                write!(f, "the file's tensors end at byte {expected}, and it has {found}: the rest belongs to no tensor")
+            }
             Error::TensorPlace { name, begin, expected } => write!(
                 f,
                 "tensor {name:?}: its data_offsets begin at {begin}, and the tensors before it end at {expected}: {}",
@@ -426,6 +435,15 @@ impl fmt::Display for Error {
             Error::Panicked => f.write_str("a defect in dlpack_ro: it panicked; please report it"),
         }
     }
+}
+
+/// As much of a text as fits into `most` bytes without cutting a character.
+pub fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// More dimensions than any producer has (NumPy stops at 64, PyTorch at none but memory); a wild number in
@@ -455,3 +473,6 @@ impl fmt::Display for Errno {
 pub type Result<T> = core::result::Result<T, Error>;
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,9 @@
 
 use super::boundary::{self, non_null, output};
 use super::export::dlro_mutability;
+use super::library::dlro_status;
 use crate::abi::{DLDataType, DLManagedTensorVersioned};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::memory::Mutability;
 use crate::tensor::dtype::Dtype;
 use crate::tensor::view::{Checked, Untrusted};
@@ -37,7 +38,7 @@ unsafe fn checked<'a>(tensor: *const DLManagedTensorVersioned) -> Result<Checked
 /// `tensor` is NULL or a live managed tensor.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_validate(tensor: *const DLManagedTensorVersioned) -> Status {
+pub unsafe extern "C" fn dlro_tensor_validate(tensor: *const DLManagedTensorVersioned) -> dlro_status {
     // SAFETY: promised by the caller.
     boundary::status(|| unsafe { checked(tensor) }?.validate_strictly())
 }
@@ -60,7 +61,10 @@ pub unsafe extern "C" fn dlro_tensor_validate(tensor: *const DLManagedTensorVers
 /// `tensor` is NULL or a live managed tensor; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_data(tensor: *const DLManagedTensorVersioned, out: *mut *const c_void) -> Status {
+pub unsafe extern "C" fn dlro_tensor_data(
+    tensor: *const DLManagedTensorVersioned,
+    out: *mut *const c_void,
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -93,7 +97,10 @@ fn address(checked: &Checked) -> Result<*mut c_void> {
 /// `tensor` is NULL or a live managed tensor; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_data_mut(tensor: *mut DLManagedTensorVersioned, out: *mut *mut c_void) -> Status {
+pub unsafe extern "C" fn dlro_tensor_data_mut(
+    tensor: *mut DLManagedTensorVersioned,
+    out: *mut *mut c_void,
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -136,7 +143,10 @@ pub unsafe extern "C" fn dlro_tensor_mutability(tensor: *const DLManagedTensorVe
 /// `tensor` is NULL or a live managed tensor; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_element_count(tensor: *const DLManagedTensorVersioned, out: *mut u64) -> Status {
+pub unsafe extern "C" fn dlro_tensor_element_count(
+    tensor: *const DLManagedTensorVersioned,
+    out: *mut u64,
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -158,7 +168,7 @@ pub unsafe extern "C" fn dlro_tensor_element_count(tensor: *const DLManagedTenso
 /// `tensor` is NULL or a live managed tensor; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_nbytes(tensor: *const DLManagedTensorVersioned, out: *mut u64) -> Status {
+pub unsafe extern "C" fn dlro_tensor_nbytes(tensor: *const DLManagedTensorVersioned, out: *mut u64) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -185,7 +195,7 @@ pub unsafe extern "C" fn dlro_tensor_span(
     tensor: *const DLManagedTensorVersioned,
     lowest: *mut i64,
     nbytes: *mut u64,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let (lowest, nbytes) = unsafe { (output(lowest, "lowest")?, output(nbytes, "nbytes")?) };
@@ -207,7 +217,10 @@ pub unsafe extern "C" fn dlro_tensor_span(
 /// `tensor` is NULL or a live managed tensor; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_is_row_major(tensor: *const DLManagedTensorVersioned, out: *mut bool) -> Status {
+pub unsafe extern "C" fn dlro_tensor_is_row_major(
+    tensor: *const DLManagedTensorVersioned,
+    out: *mut bool,
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: false is all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -231,7 +244,7 @@ pub unsafe extern "C" fn dlro_tensor_is_row_major(tensor: *const DLManagedTensor
 pub unsafe extern "C" fn dlro_tensor_is_column_major(
     tensor: *const DLManagedTensorVersioned,
     out: *mut bool,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: false is all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -254,7 +267,10 @@ pub unsafe extern "C" fn dlro_tensor_is_column_major(
 /// `tensor` is NULL or a live managed tensor; `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_is_overlapping(tensor: *const DLManagedTensorVersioned, out: *mut bool) -> Status {
+pub unsafe extern "C" fn dlro_tensor_is_overlapping(
+    tensor: *const DLManagedTensorVersioned,
+    out: *mut bool,
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: false is all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -283,7 +299,7 @@ pub unsafe extern "C" fn dlro_tensor_describe(
     dst: *mut c_char,
     capacity: usize,
     length: *mut usize,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let length = unsafe { output(length, "length") }?;
@@ -291,10 +307,8 @@ pub unsafe extern "C" fn dlro_tensor_describe(
             non_null(dst, "dst")?;
         }
         // SAFETY: promised by the caller.
-        let description = describe::Line {
-            checked: unsafe { checked(tensor) }?,
-            mutability: unsafe { managed::mutability(non_null(tensor, "tensor")?) },
-        };
+        let (checked, mutability) = unsafe { (checked(tensor)?, managed::mutability(non_null(tensor, "tensor")?)) };
+        let description = describe::Line { checked, mutability };
         // SAFETY: promised by the caller.
         *length = unsafe { boundary::print(dst, capacity, description) };
         Ok(())
@@ -311,7 +325,7 @@ pub unsafe extern "C" fn dlro_tensor_describe(
 /// `out` is writable.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_dtype_bits(dtype: DLDataType, out: *mut u32) -> Status {
+pub unsafe extern "C" fn dlro_dtype_bits(dtype: DLDataType, out: *mut u32) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -335,7 +349,7 @@ pub unsafe extern "C" fn dlro_dtype_describe(
     dst: *mut c_char,
     capacity: usize,
     length: *mut usize,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: integers may be all zeros.
         let length = unsafe { output(length, "length") }?;

@@ -1,6 +1,7 @@
 //! Where C ends and Rust begins: the only `catch_unwind`, the last error, NULL checks, zeroing of outputs.
 
-use crate::error::{Error, Result, Status};
+use super::library::dlro_status;
+use crate::error::{Error, Result, Status, cut};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
@@ -17,10 +18,9 @@ struct Sentence {
 
 impl Write for Sentence {
     fn write_str(&mut self, s: &str) -> core::fmt::Result {
-        let room = CAPACITY - 1 - self.len;
-        let take = s.floor_char_boundary(room.min(s.len()));
-        self.push(&s.as_bytes()[..take]);
-        if take < s.len() { Err(core::fmt::Error) } else { Ok(()) }
+        let fits = cut(s, CAPACITY - 1 - self.len);
+        self.push(fits.as_bytes());
+        if fits.len() < s.len() { Err(core::fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -52,7 +52,10 @@ fn record(context: [Option<&CStr>; 2], error: &Error) {
         for (part, context) in context.into_iter().enumerate() {
             let Some(context) = context else { continue };
             let bytes = context.to_bytes();
-            let tail = bytes.len().saturating_sub(CAPACITY / (2 + 2 * part));
+            let mut tail = bytes.len().saturating_sub(CAPACITY / (2 + 2 * part));
+            // Not in the middle of a UTF-8 character, which has up to three bytes behind its first.
+            let skipped = bytes[tail..].iter().take(3).take_while(|&&byte| tail > 0 && byte & 0xc0 == 0x80).count();
+            tail += skipped;
             last.push(if tail > 0 { b"..." } else { b"" });
             last.push(&bytes[tail..]);
             last.push(b": ");
@@ -63,7 +66,7 @@ fn record(context: [Option<&CStr>; 2], error: &Error) {
 
 /// Runs the body of a function of the C API: error and panic alike become a status and a sentence.
 #[inline]
-pub fn status(body: impl FnOnce() -> Result<()>) -> Status {
+pub fn status(body: impl FnOnce() -> Result<()>) -> dlro_status {
     run(|| [None; 2], body)
 }
 
@@ -71,7 +74,7 @@ pub fn status(body: impl FnOnce() -> Result<()>) -> Status {
 ///
 /// # Safety
 /// `path` is NULL or a C string.
-pub unsafe fn status_at(path: *const c_char, body: impl FnOnce() -> Result<()>) -> Status {
+pub unsafe fn status_at(path: *const c_char, body: impl FnOnce() -> Result<()>) -> dlro_status {
     // SAFETY: promised by the caller.
     let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
     run(|| [path, None], body)
@@ -84,7 +87,7 @@ pub unsafe fn status_at(path: *const c_char, body: impl FnOnce() -> Result<()>) 
 pub unsafe fn status_at_part<'a>(
     path: *const c_char,
     body: impl FnOnce(&Cell<Option<&'a CStr>>) -> Result<()>,
-) -> Status {
+) -> dlro_status {
     // SAFETY: promised by the caller.
     let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
     let part = Cell::new(None);
@@ -92,13 +95,13 @@ pub unsafe fn status_at_part<'a>(
 }
 
 #[inline]
-fn run<'a>(context: impl FnOnce() -> [Option<&'a CStr>; 2], body: impl FnOnce() -> Result<()>) -> Status {
+fn run<'a>(context: impl FnOnce() -> [Option<&'a CStr>; 2], body: impl FnOnce() -> Result<()>) -> dlro_status {
     match catch_unwind(AssertUnwindSafe(|| {
         #[cfg(test)]
         tests::panic_if_asked();
         body()
     })) {
-        Ok(Ok(())) => Status::DLRO_OK,
+        Ok(Ok(())) => Status::DLRO_OK as dlro_status,
         Ok(Err(error)) => fail(context(), error),
         Err(payload) => {
             // Its destructor is somebody's code too, and could panic.
@@ -109,9 +112,9 @@ fn run<'a>(context: impl FnOnce() -> [Option<&'a CStr>; 2], body: impl FnOnce() 
 }
 
 #[cold]
-fn fail(context: [Option<&CStr>; 2], error: Error) -> Status {
+fn fail(context: [Option<&CStr>; 2], error: Error) -> dlro_status {
     record(context, &error);
-    error.status()
+    error.status() as dlro_status
 }
 
 /// An argument that must not be NULL.
@@ -208,21 +211,4 @@ pub unsafe fn print(target: *mut c_char, capacity: usize, text: impl core::fmt::
 }
 
 #[cfg(test)]
-pub mod tests {
-    use core::cell::Cell;
-
-    thread_local! {
-        static PANIC: Cell<bool> = const { Cell::new(false) };
-    }
-
-    /// Makes the next function of the C API on this thread panic inside.
-    pub fn panic_next() {
-        PANIC.with(|flag| flag.set(true));
-    }
-
-    pub fn panic_if_asked() {
-        if PANIC.with(|flag| flag.replace(false)) {
-            panic!("asked to");
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! Chapter *copy*: elements of any layout into new memory, or over those of another tensor.
 
 use super::boundary::{self, non_null, output};
+use super::library::dlro_status;
 use crate::abi::DLManagedTensorVersioned;
-use crate::error::Status;
 use crate::tensor::copy;
 use crate::tensor::view::Untrusted;
 
@@ -26,7 +26,7 @@ use crate::tensor::view::Untrusted;
 pub unsafe extern "C" fn dlro_tensor_copy(
     tensor: *const DLManagedTensorVersioned,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dlro_tensor_copy(
 pub unsafe extern "C" fn dlro_tensor_copy_into(
     source: *const DLManagedTensorVersioned,
     target: *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         let (source, target) = (non_null(source, "source")?, non_null(target, "target")?);
         // SAFETY: promised by the caller.

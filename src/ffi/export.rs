@@ -2,6 +2,7 @@
 #![allow(non_camel_case_types)]
 
 use super::boundary::{self, non_null, output};
+use super::library::{dlro_status, dlro_status_is_exchange_error};
 use crate::abi::{DLManagedTensorVersioned, DLTensor, Flags};
 use crate::error::{Error, Result, Status};
 use crate::memory::Mutability;
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn dlro_tensor_export(
     owner: *mut c_void,
     release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -103,7 +104,7 @@ fn producer_flags(bits: u64) -> Result<Flags> {
 pub unsafe extern "C" fn dlro_tensor_new(
     prototype: *const DLTensor,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -137,13 +138,14 @@ pub unsafe extern "C" fn dlro_managed_tensor_allocator(
 ) -> c_int {
     // SAFETY: promised by the caller.
     let status = unsafe { dlro_tensor_new(prototype, out) };
-    if status == Status::DLRO_OK {
-        return 0;
-    }
+    const OK: dlro_status = Status::DLRO_OK as dlro_status;
+    const NO_MEMORY: dlro_status = Status::DLRO_ERR_NO_MEMORY as dlro_status;
+    const INTERNAL: dlro_status = Status::DLRO_ERR_INTERNAL as dlro_status;
     let kind = match status {
-        Status::DLRO_ERR_NO_MEMORY => c"MemoryError",
-        Status::DLRO_ERR_INTERNAL => c"RuntimeError",
-        status if status.is_exchange_error() => c"BufferError",
+        OK => return 0,
+        NO_MEMORY => c"MemoryError",
+        INTERNAL => c"RuntimeError",
+        _ if dlro_status_is_exchange_error(status) => c"BufferError",
         _ => c"ValueError",
     };
     if let Some(set_error) = SetError {

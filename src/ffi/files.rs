@@ -2,8 +2,9 @@
 #![allow(non_camel_case_types)]
 
 use super::boundary::{self, non_null, output};
+use super::library::dlro_status;
 use crate::abi::DLManagedTensorVersioned;
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::memory::mapped::Mode;
 use crate::memory::{heap, safetensors};
 use crate::tensor::file::{self, Archive};
@@ -24,7 +25,7 @@ pub enum dlro_map_mode_values {
     DLRO_MAP_COPY_ON_WRITE = 1,
 }
 
-fn mode(number: dlro_map_mode) -> Result<Mode> {
+pub(super) fn mode(number: dlro_map_mode) -> Result<Mode> {
     match number {
         0 => Ok(Mode::ReadOnly),
         1 => Ok(Mode::CopyOnWrite),
@@ -39,7 +40,7 @@ fn mode(number: dlro_map_mode) -> Result<Mode> {
 /// A read-only tensor is `DLRO_MUTABILITY_READ_ONLY`, not IMMUTABLE: whoever can write the file can change
 /// it. Nobody may shorten the file while the tensor lives; reading behind its end is SIGBUS.
 ///
-/// Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped. On failure `*out`
+/// Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once more (read-only). On failure `*out`
 /// is NULL and the file closed.
 ///
 /// Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn dlro_npy_map(
     path: *const c_char,
     mode: dlro_map_mode,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     // SAFETY: promised by the caller.
     unsafe {
         boundary::status_at(path, || {
@@ -81,8 +82,9 @@ pub struct dlro_archive(Archive);
 /// byte, and a file that is longer or shorter than the tensors. Header keys that the format does not have yet
 /// are skipped. The order of the tensors is that of their elements in the file.
 ///
-/// Ownership: on success `*out` belongs to the caller; it keeps the file open and mapped, and so does every
-/// tensor that is made from it, on its own. On failure `*out` is NULL and the file closed.
+/// Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once
+/// more (read-only), and so does every tensor that is made from it, on its own. On failure `*out` is NULL and the
+/// file closed.
 ///
 /// Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
 /// `DLRO_ERR_IO` (open, fstat, read or mmap failed), `DLRO_ERR_FORMAT` (no regular file, not safetensors,
@@ -101,7 +103,7 @@ pub unsafe extern "C" fn dlro_safetensors_map(
     path: *const c_char,
     mode: dlro_map_mode,
     out: *mut *mut dlro_archive,
-) -> Status {
+) -> dlro_status {
     // SAFETY: promised by the caller.
     unsafe {
         boundary::status_at(path, || {
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn dlro_archive_name(
     archive: *const dlro_archive,
     index: usize,
     out: *mut *const c_char,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -171,7 +173,7 @@ pub unsafe extern "C" fn dlro_archive_find(
     archive: *const dlro_archive,
     name: *const c_char,
     index: *mut usize,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a number may be 0; the rest is promised by the caller.
         unsafe {
@@ -208,7 +210,7 @@ pub unsafe extern "C" fn dlro_archive_tensor(
     archive: *const dlro_archive,
     index: usize,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -245,7 +247,7 @@ pub unsafe extern "C" fn dlro_archive_metadata(
     index: usize,
     key: *mut *const c_char,
     value: *mut *const c_char,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let (key, value) = unsafe { (output(key, "key"), output(value, "value")) };
@@ -294,7 +296,7 @@ pub unsafe extern "C" fn dlro_archive_release(archive: *mut dlro_archive) {
 /// `path` is NULL or a C string; `tensor` is NULL or a live managed tensor whose memory is there.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_npy_save(path: *const c_char, tensor: *const DLManagedTensorVersioned) -> Status {
+pub unsafe extern "C" fn dlro_npy_save(path: *const c_char, tensor: *const DLManagedTensorVersioned) -> dlro_status {
     // SAFETY: promised by the caller.
     unsafe {
         boundary::status_at(path, || {
@@ -337,7 +339,7 @@ pub unsafe extern "C" fn dlro_safetensors_save(
     metadata_count: usize,
     metadata_keys: *const *const c_char,
     metadata_values: *const *const c_char,
-) -> Status {
+) -> dlro_status {
     // SAFETY: promised by the caller.
     unsafe {
         boundary::status_at_part(path, |part| {

@@ -2,8 +2,9 @@
 #![allow(non_camel_case_types)]
 
 use super::boundary::{self, non_null, output};
+use super::library::dlro_status;
 use crate::abi::{DLDevice, DLManagedTensorVersioned};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::tensor::import::Options;
 use crate::tensor::requirements::{Access, Copy, Layout, Request, Wanted};
 
@@ -82,8 +83,9 @@ pub struct dlro_import_options {
     pub device_type: i32,
     /// The device id that goes with `device_type`. Not read if that is 0.
     pub device_id: i32,
-    /// 0.
-    pub reserved: u32,
+    /// How many threads may work on a copy at most, the caller's included, up to 1024; 0 and 1 mean the caller's
+    /// alone. Small copies stay with the caller; none is left running afterwards.
+    pub threads: u32,
 }
 
 // SAFETY: integers only, the size first.
@@ -107,6 +109,9 @@ pub(super) fn device(device_type: i32, device_id: i32) -> Wanted {
     if device_type == 0 { Wanted::Anywhere } else { Wanted::Device(DLDevice { device_type, device_id }) }
 }
 
+/// More than any machine has use for on one copy.
+const MAX_THREADS: u32 = 1024;
+
 /// # Safety
 /// As for `boundary::options`.
 pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Options> {
@@ -125,20 +130,24 @@ pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Opti
         3 => Layout::NonNegative,
         number => return Err(Error::UnknownValue { what: "layout", found: number.into() }),
     };
-    if raw.flags & !3 != 0 || raw.reserved != 0 {
-        let (what, found) = if raw.reserved != 0 { ("reserved", raw.reserved) } else { ("flags", raw.flags) };
+    if raw.flags & !3 != 0 || raw.threads > MAX_THREADS {
+        let (what, found) = if raw.flags & !3 != 0 { ("flags", raw.flags) } else { ("threads", raw.threads) };
         return Err(Error::UnknownValue { what, found: found.into() });
     }
     if raw.alignment != 0 && (!raw.alignment.is_power_of_two() || raw.alignment > 1 << 30) {
         return Err(Error::AlignmentNotPowerOfTwo { found: raw.alignment.into() });
     }
-    let device = match device(raw.device_type, raw.device_id) {
-        Wanted::Anywhere if raw.flags & 2 != 0 => Wanted::Host,
-        device => device,
-    };
     Ok(Options {
-        request: Request { access, copy: copy(raw.copy)?, layout, alignment: raw.alignment as usize, device },
+        request: Request {
+            access,
+            copy: copy(raw.copy)?,
+            layout,
+            alignment: raw.alignment as usize,
+            device: device(raw.device_type, raw.device_id),
+            host: raw.flags & 2 != 0,
+        },
         adopt: raw.flags & 1 != 0,
+        threads: raw.threads as usize,
     })
 }
 
@@ -146,8 +155,7 @@ pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Opti
 ///
 /// Where nothing has to be done `*out` is `foreign` itself, untouched. Otherwise it is a tensor of this
 /// library: one that owns the foreign one (strides were missing, or `DLRO_IMPORT_ADOPT`), one over a private
-/// copy-on-write mapping of the same file (write access to a read-only tensor that this library mapped), or
-/// one over a copy, after which the foreign tensor has been released.
+/// mapping (below), or one over a copy, after which the foreign tensor has been released.
 ///
 /// What is required is looked at in this order, and the first that cannot be met is the error, with both
 /// sides' values in the sentence:
@@ -160,6 +168,18 @@ pub(super) unsafe fn options(pointer: *const dlro_import_options) -> Result<Opti
 /// | access WRITE | elements share memory | copy | `DLRO_ERR_COPY_NEEDED` |
 /// | layout, alignment | strides or address differ | copy | `DLRO_ERR_COPY_NEEDED` |
 /// | access IMMUTABLE | somebody may write | freezing it, copy | `DLRO_ERR_NOT_IMMUTABLE`, `DLRO_ERR_BUSY` |
+///
+/// A private mapping shows the same bytes copy-on-write: it costs microseconds whatever the size, a page is copied
+/// when it is first written, and the file never changes. There is one for a read-only CPU tensor of 64 KiB or
+/// more that this library mapped from a file, and on 64-bit Linux for one of 4 MiB or more from anybody (a NumPy
+/// memmap, pyarrow's memory map, shared memory of another process, a memfd) if the process's map table proves
+/// that memory and file agree: a shared mapping, or a private one of which no page was written; in several
+/// pieces or one, but one run of one file on ext2 to ext4, XFS or tmpfs; the file long enough, and either still
+/// to be opened by its name or open in this process. Everything else is copied: other filesystems, huge pages
+/// of hugetlbfs, memory of no file. Pages that the consumer has not written show what others write into the file
+/// later, and are gone (SIGBUS) if somebody makes the file shorter, as they were for the foreign tensor; the
+/// foreign tensor is therefore kept, and released with `*out`. (One that this library mapped is released at
+/// once.) Who needs memory that nobody else changes asks for `DLRO_COPY_ALWAYS`. A file descriptor is not kept.
 ///
 /// A copy is dense, writable unless access is IMMUTABLE, aligned to 256 bytes or more, and has IS_COPIED set.
 /// Flags that this library does not know stay as they are. Access READ says nothing of others: the tensor
@@ -184,7 +204,7 @@ pub unsafe extern "C" fn dlro_tensor_import(
     foreign: *mut DLManagedTensorVersioned,
     options: *const dlro_import_options,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;

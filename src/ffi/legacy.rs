@@ -5,10 +5,11 @@
 use super::boundary::{self, non_null, output};
 use super::export::{dlro_mutability, mutability};
 use super::import::{self, dlro_copy, dlro_import_options};
+use super::library::dlro_status;
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion,
 };
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::tensor::legacy::{self, Policy};
 use crate::tensor::negotiate::{self, Exported, Options};
 use core::ffi::c_char;
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn dlro_legacy_import(
     vouched: dlro_mutability,
     options: *const dlro_import_options,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn dlro_legacy_export(
     tensor: *mut DLManagedTensorVersioned,
     policy: dlro_legacy_policy,
     out: *mut *mut DLManagedTensor,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -185,7 +186,7 @@ pub unsafe extern "C" fn dlro_tensor_export_for(
     max_version: *const DLPackVersion,
     options: *const dlro_export_options,
     out: *mut dlro_exported,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: pointers may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -241,7 +242,7 @@ pub unsafe extern "C" fn dlro_tensor_export_for(
 pub unsafe extern "C" fn dlro_exchange_api_select(
     newest: *const DLPackExchangeAPIHeader,
     out: *mut *const DLPackExchangeAPI,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;

@@ -6,6 +6,9 @@ use crate::abi::{DLPackVersion, VERSION};
 use crate::error::Status;
 use core::ffi::{CStr, c_char};
 
+/// What every function that can fail returns; one of the `DLRO_OK`, `DLRO_ERR_...` numbers.
+pub type dlro_status = i32;
+
 const fn number(text: &str) -> u32 {
     let (mut value, mut i) = (0, 0);
     while i < text.len() {

@@ -13,4 +13,7 @@ pub mod access;
 pub mod share;
 pub mod legacy;
 pub mod copy;
+pub mod buffer;
 pub mod files;
+pub mod sealed;
+pub mod guard;

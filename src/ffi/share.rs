@@ -2,8 +2,9 @@
 
 use super::boundary::{self, non_null, output};
 use super::export::{dlro_mutability, mutability};
+use super::library::dlro_status;
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::tensor::managed::{self, Ours};
 use crate::tensor::view::Untrusted;
 use core::ptr::NonNull;
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn dlro_tensor_share(
     mutability: dlro_mutability,
     window: *const DLTensor,
     out: *mut *mut DLManagedTensorVersioned,
-) -> Status {
+) -> dlro_status {
     boundary::status(|| {
         // SAFETY: a pointer may be all zeros.
         let out = unsafe { output(out, "out") }?;
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn dlro_tensor_share(
 /// `tensor` is NULL or a live managed tensor.
 #[must_use]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlro_tensor_freeze(tensor: *mut DLManagedTensorVersioned) -> Status {
+pub unsafe extern "C" fn dlro_tensor_freeze(tensor: *mut DLManagedTensorVersioned) -> dlro_status {
     boundary::status(|| {
         let tensor = non_null(tensor, "tensor")?;
         // SAFETY: promised by the caller; not const, so exclusive.

@@ -2,8 +2,8 @@
 //! never both at a time.
 
 use super::Mutability;
+use super::sync::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
-use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Two counts, and what the memory itself allows.
 ///
@@ -43,7 +43,7 @@ impl State {
 
 impl Borrow {
     /// Memory of the given mutability with one tensor of the same mutability over it.
-    pub const fn with_one(mutability: Mutability) -> Self {
+    pub fn with_one(mutability: Mutability) -> Self {
         let (writable, immutable) = match mutability {
             Mutability::Writable => (1, 0),
             Mutability::ReadOnly => (0, 0),
@@ -53,7 +53,7 @@ impl Borrow {
     }
 
     /// Memory of the given mutability without a tensor over it.
-    pub const fn new(mutability: Mutability) -> Self {
+    pub fn new(mutability: Mutability) -> Self {
         Borrow(AtomicU64::new(State { writable: 0, immutable: 0, mutability }.pack()))
     }
 
@@ -77,15 +77,13 @@ impl Borrow {
             (Mutability::Writable, Mutability::Writable) if state.writable < COUNT => {
                 Ok(State { writable: state.writable + 1, ..state })
             }
-            (Mutability::Writable, Mutability::Writable) => {
-                Err(Error::Overflow { what: "the count of writable tensors" })
-            }
+            (Mutability::Writable, Mutability::Writable) => Err(FULL),
             (Mutability::Writable, _) => Err(Error::ReadOnly),
             (_, Mutability::ReadOnly) => Err(READ_ONLY_MAY_CHANGE),
             (_, Mutability::Writable) if lent => Err(OWNER_MAY_WRITE),
             (_, Mutability::Writable) if state.writable > 0 => Err(Error::WritersAlive { writable: state.writable }),
             _ if state.immutable < COUNT => Ok(State { immutable: state.immutable + 1, ..state }),
-            _ => Err(Error::Overflow { what: "the count of immutable tensors" }),
+            _ => Err(FULL),
         })
     }
 
@@ -109,19 +107,33 @@ impl Borrow {
             Mutability::ReadOnly => Err(READ_ONLY_MAY_CHANGE),
             Mutability::Writable if lent => Err(OWNER_MAY_WRITE),
             Mutability::Writable if state.writable > own => Err(Error::WritersAlive { writable: state.writable - own }),
-            _ => Ok(State { writable: state.writable - own, immutable: state.immutable + 1, ..state }),
+            _ if state.immutable < COUNT => {
+                Ok(State { writable: state.writable - own, immutable: state.immutable + 1, ..state })
+            }
+            _ => Err(FULL),
         })
     }
 
-    /// Turns writable memory into immutable memory for good, once no writable tensor but `own` is alive.
-    pub fn freeze(&self, own: u64, lent: bool) -> Result<()> {
+    /// Turns writable memory into immutable memory for good, once no writable tensor is alive.
+    pub fn freeze(&self, lent: bool) -> Result<()> {
         self.update(|state| match state.mutability {
             Mutability::Immutable => Ok(state),
             Mutability::ReadOnly => Err(READ_ONLY_MAY_CHANGE),
             Mutability::Writable if lent => Err(OWNER_MAY_WRITE),
-            Mutability::Writable if state.writable > own => Err(Error::WritersAlive { writable: state.writable - own }),
+            Mutability::Writable if state.writable > 0 => Err(Error::WritersAlive { writable: state.writable }),
             Mutability::Writable => Ok(State { mutability: Mutability::Immutable, ..state }),
         })
+    }
+
+    /// Takes a freeze back that could not be completed.
+    pub fn thaw(&self, before: Mutability) {
+        let _ = self.update(|state| Ok(State { mutability: before, ..state }));
+    }
+
+    /// How many writable and how many immutable tensors are alive.
+    pub fn counts(&self) -> (u64, u64) {
+        let state = State::unpack(self.0.load(Ordering::Acquire));
+        (state.writable, state.immutable)
     }
 
     fn update(&self, step: impl Fn(State) -> Result<State>) -> Result<()> {
@@ -138,4 +150,141 @@ impl Borrow {
 
 const READ_ONLY_MAY_CHANGE: Error =
     Error::NotImmutable { why: "it is read-only for its holder, and whoever owns it may still write it" };
+const FULL: Error = Error::TooManyTensors { most: COUNT };
 const OWNER_MAY_WRITE: Error = Error::NotImmutable { why: "whoever lent it may still write it" };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Status;
+    use Mutability::{Immutable, ReadOnly, Writable};
+    use std::collections::HashSet;
+
+    const EACH: [Mutability; 3] = [Writable, ReadOnly, Immutable];
+
+    /// What the tensors hold; the state that the word must agree with.
+    #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+    struct Model {
+        memory: u8,
+        tensors: [Option<u8>; 4],
+    }
+
+    impl Model {
+        fn count(&self, entered: Mutability) -> u64 {
+            self.tensors.iter().filter(|&&tensor| tensor == Some(entered as u8)).count() as u64
+        }
+
+        /// The rule in words: immutable memory, or our own memory that nobody (else) may write.
+        fn can_be_immutable(&self, lent: bool, own_writable: u64) -> bool {
+            self.memory == Immutable as u8
+                || self.memory == Writable as u8 && !lent && self.count(Writable) == own_writable
+        }
+
+        fn can_be_written(&self) -> bool {
+            self.memory == Writable as u8 && self.count(Immutable) == 0
+        }
+
+        fn word(&self) -> u64 {
+            u64::from(self.memory) << 62 | self.count(Immutable) << 31 | self.count(Writable)
+        }
+    }
+
+    /// Every call is one atomic step, so threads can do no more than call in some order. All orders of all
+    /// calls on up to four tensors are tried: the states that can be reached are few.
+    fn explore(memory: Mutability, lent: bool, first: Option<Mutability>) -> usize {
+        let start = Model { memory: memory as u8, tensors: [first.map(|first| first as u8), None, None, None] };
+        let mut seen = HashSet::from([start.clone()]);
+        let mut open = vec![start];
+        while let Some(model) = open.pop() {
+            let mut step = |what: &str, allowed: bool, next: Model, call: &dyn Fn(&Borrow) -> Result<()>| {
+                let borrow = Borrow(AtomicU64::new(model.word()));
+                let result = call(&borrow);
+                let context = || format!("{what} on {model:?}, lent {lent}: {result:?}");
+                assert_eq!(result.is_ok(), allowed, "{}", context());
+                let after = if allowed { &next } else { &model };
+                assert_eq!(borrow.0.load(Ordering::Relaxed), after.word(), "{}", context());
+                assert!(after.count(Writable) == 0 || after.count(Immutable) == 0, "{}", context());
+                assert!(!lent || memory == Immutable || after.count(Immutable) == 0, "{}", context());
+                if seen.insert(after.clone()) {
+                    open.push(after.clone());
+                }
+            };
+            let frozen = Model { memory: Immutable as u8, ..model.clone() };
+            step("freeze", model.can_be_immutable(lent, 0), frozen, &|borrow| borrow.freeze(lent));
+            for (slot, tensor) in model.tensors.iter().enumerate() {
+                let with = |tensor: Option<Mutability>| {
+                    let mut next = model.clone();
+                    next.tensors[slot] = tensor.map(|tensor| tensor as u8);
+                    next
+                };
+                let Some(entered) = tensor.map(|number| EACH[number as usize]) else {
+                    for wanted in EACH {
+                        let allowed = match wanted {
+                            Writable => model.can_be_written(),
+                            ReadOnly => true,
+                            Immutable => model.can_be_immutable(lent, 0),
+                        };
+                        step("enter", allowed, with(Some(wanted)), &|borrow| borrow.enter(wanted, lent));
+                    }
+                    continue;
+                };
+                step("leave", true, with(None), &|borrow| {
+                    borrow.leave(entered);
+                    Ok(())
+                });
+                let own = u64::from(entered == Writable);
+                let allowed = entered == Immutable || model.can_be_immutable(lent, own);
+                step("become", allowed, with(Some(Immutable)), &|borrow| borrow.become_immutable(entered, lent));
+            }
+        }
+        seen.len()
+    }
+
+    #[test]
+    fn writable_and_immutable_tensors_exclude_each_other_in_every_reachable_state() {
+        for lent in [false, true] {
+            for memory in EACH {
+                assert!(explore(memory, lent, Some(memory)) > 10);
+                assert!(explore(memory, lent, None) > 10);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_tensor_is_entered_as_what_the_memory_is() {
+        for memory in EACH {
+            let model = Model { memory: memory as u8, tensors: [Some(memory as u8), None, None, None] };
+            assert_eq!(Borrow::with_one(memory).0.load(Ordering::Relaxed), model.word());
+            assert_eq!(Borrow::new(memory).0.load(Ordering::Relaxed), u64::from(memory as u8) << 62);
+            assert_eq!(Borrow::new(memory).mutability(), memory);
+        }
+    }
+
+    #[test]
+    fn busy_says_how_many_are_in_the_way_and_only_counts_others() {
+        let borrow = Borrow::with_one(Writable);
+        borrow.enter(Writable, false).unwrap();
+        let sentence = |result: Result<()>| result.unwrap_err().to_string();
+        let others = "the memory cannot be immutable while writable tensors over it are alive; ";
+        assert_eq!(sentence(borrow.enter(Immutable, false)), format!("{others}2 are"));
+        assert_eq!(sentence(borrow.become_immutable(ReadOnly, false)), format!("{others}2 are"));
+        assert_eq!(borrow.become_immutable(Writable, false), Err(Error::WritersAlive { writable: 1 }));
+        borrow.leave(Writable);
+        borrow.become_immutable(Writable, false).unwrap();
+        assert_eq!(borrow.enter(Writable, false), Err(Error::ImmutablesAlive { immutable: 1 }));
+    }
+
+    #[test]
+    fn a_count_that_is_full_is_refused_and_never_runs_into_the_next() {
+        let full =
+            |writable, immutable| Borrow(AtomicU64::new(State { writable, immutable, mutability: Writable }.pack()));
+        for (borrow, wanted) in [(full(COUNT, 0), Writable), (full(0, COUNT), Immutable)] {
+            let before = borrow.0.load(Ordering::Relaxed);
+            assert_eq!(borrow.enter(wanted, false).unwrap_err().status(), Status::DLRO_ERR_BOUNDS);
+            assert_eq!(borrow.0.load(Ordering::Relaxed), before);
+        }
+        let borrow = full(0, COUNT);
+        assert_eq!(borrow.become_immutable(ReadOnly, false).unwrap_err().status(), Status::DLRO_ERR_BOUNDS);
+        assert_eq!(borrow.mutability(), Writable);
+    }
+}

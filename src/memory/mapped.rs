@@ -1,9 +1,10 @@
 //! Files mapped into memory: read-only, or copy-on-write.
 
+use super::Mutability;
 use crate::error::{Error, Result};
 use core::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// How a file is mapped.
@@ -11,8 +12,22 @@ use std::os::unix::fs::FileExt;
 pub enum Mode {
     /// Nobody can write through the mapping: a write is SIGSEGV.
     ReadOnly,
+    /// As `ReadOnly`, of memory that the kernel keeps from changing.
+    Sealed,
     /// Writes go to pages of our own, made when they are first written. The file never changes.
     CopyOnWrite,
+}
+
+impl Mode {
+    /// What a tensor over such a mapping may promise. A file is never immutable: whoever can write it can change
+    /// what was not written here.
+    pub const fn mutability(self) -> Mutability {
+        match self {
+            Mode::ReadOnly => Mutability::ReadOnly,
+            Mode::Sealed => Mutability::Immutable,
+            Mode::CopyOnWrite => Mutability::Writable,
+        }
+    }
 }
 
 /// An open regular file and its size when it was opened.
@@ -34,12 +49,31 @@ impl Opened {
             return Err(last("open"));
         }
         // SAFETY: open just returned it to us alone.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        Opened::new(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Takes a descriptor of the caller's, who keeps it: what is kept here is another one for the same file.
+    pub fn from_fd(fd: i32) -> Result<Self> {
+        // SAFETY: fcntl answers EBADF for a number that is no open descriptor.
+        let fd = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(last("fcntl(F_DUPFD_CLOEXEC)"));
+        }
+        // SAFETY: fcntl just returned it to us alone.
+        Opened::new(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn new(file: File) -> Result<Self> {
         let status = file.metadata().map_err(|error| io("fstat", &error))?;
         if !status.is_file() {
             return Err(Error::NotRegularFile);
         }
         Ok(Opened { file, size: status.len() })
+    }
+
+    /// The same file with the size that it has now.
+    pub fn measured_again(self) -> Result<Self> {
+        Opened::new(self.file)
     }
 
     /// Reads the beginning of the file: as much as fits, or as there is.
@@ -58,29 +92,43 @@ impl Opened {
 
     /// Maps `nbytes` from `offset` on. The pages in front that the offset shares are mapped too.
     pub fn map(self, offset: u64, nbytes: u64, mode: Mode) -> Result<Mapping> {
-        Mapping::new(self.file, offset, nbytes, mode)
+        let mut mapping = Mapping::new(self.file.as_fd(), offset, nbytes, mode)?;
+        if mode != Mode::CopyOnWrite {
+            mapping.file = Some(self.file);
+        }
+        Ok(mapping)
     }
 }
 
-/// A mapping, with the file it shows kept open so that it can be mapped once more in another mode.
+impl AsRawFd for Opened {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A mapping. A read-only one keeps the file that it shows open, so that it can be mapped once more,
+/// copy-on-write; a copy-on-write one is never mapped again and holds no descriptor.
 #[derive(Debug)]
 pub struct Mapping {
-    start: *mut u8,
+    /// The byte that was asked for, in the first page.
+    first: *mut u8,
+    /// From the start of that page on.
     length: usize,
-    /// From `start` to the byte that was asked for.
-    lead: usize,
-    /// Where in the file `start` lies.
-    file_offset: u64,
-    file: File,
+    /// Where in the file `first` lies.
+    offset: u64,
+    file: Option<File>,
     mode: Mode,
 }
 
 impl Mapping {
-    fn new(file: File, offset: u64, nbytes: u64, mode: Mode) -> Result<Self> {
+    /// Maps a file that somebody else holds open. The descriptor is not needed any more afterwards.
+    pub fn new(file: BorrowedFd, offset: u64, nbytes: u64, mode: Mode) -> Result<Self> {
         let lead = offset % page_size();
         let file_offset = offset - lead;
         let length = usize::try_from(nbytes + lead).map_err(|_| Error::Overflow { what: "the length to map" })?;
         let (protection, flags) = match mode {
+            // Linux before 6.7 refuses a shared mapping of sealed memory; of what cannot change a private one is as good.
+            Mode::Sealed => (libc::PROT_READ, libc::MAP_PRIVATE),
             Mode::ReadOnly => (libc::PROT_READ, libc::MAP_SHARED),
             Mode::CopyOnWrite => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_NORESERVE),
         };
@@ -96,35 +144,77 @@ impl Mapping {
                 Error::Io { call: "mmap", errno }
             });
         }
-        Ok(Mapping { start: start.cast(), length: length.max(1), lead: lead as usize, file_offset, file, mode })
+        let first = start.cast::<u8>().wrapping_add(lead as usize);
+        Ok(Mapping { first, length: length.max(1), offset, file: None, mode })
     }
 
     /// The byte at the offset that was asked for.
-    pub fn first(&self) -> *mut u8 {
-        self.start.wrapping_add(self.lead)
+    pub const fn first(&self) -> *mut u8 {
+        self.first
+    }
+
+    /// Where the first page begins.
+    fn start(&self) -> *mut u8 {
+        self.first.wrapping_sub(self.first.addr() % page_size() as usize)
+    }
+
+    /// Start and length in bytes of the pages.
+    pub fn range(&self) -> (*mut u8, usize) {
+        (self.start(), self.length)
     }
 
     /// Maps `nbytes` from `address` on, an address within this mapping, again: copy-on-write, on its own.
     pub fn again_copy_on_write(&self, address: *const u8, nbytes: u64) -> Result<Mapping> {
-        let inside = address.addr().wrapping_sub(self.start.addr()) as u64;
+        let inside = address.addr().wrapping_sub(self.start().addr()) as u64;
         debug_assert!(inside + nbytes <= self.length as u64);
-        if self.mode != Mode::ReadOnly {
-            // Its pages may differ from the file's by now.
-            return Err(Error::Unsupported { what: "a second mapping of copy-on-write memory" });
-        }
-        let file = self.file.try_clone().map_err(|error| io("dup", &error))?;
-        Mapping::new(file, self.file_offset + inside, nbytes, Mode::CopyOnWrite)
+        // The pages of a copy-on-write mapping may differ from the file's by now.
+        let again = Error::Unsupported { what: "a second mapping of copy-on-write memory" };
+        let file = self.file.as_ref().filter(|_| self.mode != Mode::CopyOnWrite).ok_or(again)?;
+        let offset = (self.offset + address.addr() as u64) - self.first.addr() as u64;
+        Mapping::new(file.as_fd(), offset, nbytes, Mode::CopyOnWrite)
+    }
+}
+
+/// Anonymous pages, zeroed, which share no page with anything else.
+#[derive(Debug)]
+pub struct Pages {
+    start: *mut u8,
+    length: usize,
+}
+
+impl Pages {
+    /// Maps enough pages for `nbytes`.
+    pub fn new(nbytes: usize) -> Result<Self> {
+        let no_memory = Error::NoMemory { nbytes };
+        let length = nbytes.max(1).checked_next_multiple_of(page_size() as usize).ok_or(no_memory)?;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), length, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED { Err(no_memory) } else { Ok(Pages { start: start.cast(), length }) }
+    }
+
+    /// Start and length in bytes.
+    pub const fn range(&self) -> (*mut u8, usize) {
+        (self.start, self.length)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: these pages are ours, and their last user is gone.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours, and its last user is gone.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
+        unsafe { libc::munmap(self.start().cast(), self.length) };
     }
 }
 
-fn page_size() -> u64 {
+/// Size in bytes of a page of memory.
+pub fn page_size() -> u64 {
     // SAFETY: sysconf has no preconditions.
     (unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as u64
 }
@@ -138,7 +228,7 @@ fn io(call: &'static str, error: &std::io::Error) -> Error {
     Error::Io { call, errno: error.raw_os_error().unwrap_or(0) }
 }
 
-/// The error of the call that just failed.
+/// What the system call before has left in errno.
 pub fn last(call: &'static str) -> Error {
     Error::Io { call, errno: last_errno() }
 }

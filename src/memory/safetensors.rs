@@ -1067,11 +1067,11 @@ mod tests {
                 7,
                 "tensor 'w': its data_offsets hold 7 bytes, and its shape and dtype need 8",
             ),
-            (format!("{{{}}}", w(0, 8)), 7, "the header needs a file of 70 bytes, and it has 69: truncated"),
+            (format!("{{{}}}", w(0, 8)), 7, "the file must have 70 bytes for what is asked of it, and has 69"),
             (
                 format!("{{{}}}", w(0, 8)),
                 9,
-                "the header needs a file of 70 bytes, and it has 71: what follows belongs to no tensor",
+                "the file's tensors end at byte 70, and it has 71: the rest belongs to no tensor",
             ),
             (
                 format!("{{{}}}", w(8, 0)),

@@ -2,19 +2,51 @@
 
 use super::dtype::Dtype;
 use super::managed::{Allocation, Description, Owned, Strides};
+use super::view::Checked;
+use super::{copy, layout};
 use crate::abi::*;
 use crate::error::{Error, MAX_NDIM, Result};
 use crate::memory::mapped::{Mode, Opened};
-use crate::memory::{Keeper, Memory, Mutability, npy, safetensors};
+use crate::memory::{Keeper, Memory, Mutability, npy, safetensors, sealed};
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use std::os::fd::OwnedFd;
 
 /// Maps a `.npy` file.
-///
-/// Read-only memory is `ReadOnly` and not `Immutable`, since whoever can write the file can change it. For
-/// the same reason copy-on-write memory counts as lent: pages that nobody wrote yet still show the file.
 pub fn map_npy(path: &CStr, mode: Mode) -> Result<Owned> {
-    let file = Opened::open(path)?;
+    over_npy(Opened::open(path)?, mode)
+}
+
+/// Maps the `.npy` file behind a descriptor: immutable if the kernel keeps it from changing, else read-only.
+pub fn import_sealed(fd: i32) -> Result<Owned> {
+    let file = Opened::from_fd(fd)?;
+    if sealed::is_sealed(&file) {
+        // Measured once more: until it was sealed somebody could still shorten it.
+        over_npy(file.measured_again()?, Mode::Sealed)
+    } else {
+        over_npy(file, Mode::ReadOnly)
+    }
+}
+
+/// Copies the elements into sealed memory that holds a `.npy` file.
+///
+/// # Safety
+/// The tensor's memory is there and nobody writes it meanwhile.
+pub unsafe fn seal(tensor: &Checked) -> Result<OwnedFd> {
+    tensor.require_host()?;
+    let column_major = !tensor.measure.row_major && layout::is_column_major(tensor.shape, tensor.strides);
+    let mut header = [0; npy::MAX_WRITTEN];
+    let length = npy::write_header(tensor.dtype.raw(), column_major, tensor.shape, &mut header)?;
+    let whole = (length as u64).checked_add(tensor.measure.nbytes);
+    sealed::seal(whole.ok_or(Error::Overflow { what: "the file's size" })?, |bytes| {
+        let (front, elements) = bytes.split_at_mut(length);
+        front.copy_from_slice(&header[..length]);
+        // SAFETY: promised by the caller; the target is new memory of just that size.
+        unsafe { copy::copy_dense(tensor, column_major, elements) }
+    })
+}
+
+fn over_npy(file: Opened, mode: Mode) -> Result<Owned> {
     let mut start = [0; npy::MAX_READ];
     let header = npy::parse(file.read_start(&mut start)?, file.size)?;
     let allocation = Allocation::new(header.ndim, true)?;
@@ -34,15 +66,10 @@ pub fn map_npy(path: &CStr, mode: Mode) -> Result<Owned> {
         flags: Flags::empty(),
         at_least_minor: 0,
     };
+    // Copy-on-write memory counts as lent: pages that nobody wrote yet still show the file.
+    let lent = mode != Mode::Sealed;
     // SAFETY: the keeper's mapping is handed over with this call.
-    Ok(unsafe { allocation.first(&description, mutability(mode), true, (data, header.nbytes), keeper) })
-}
-
-fn mutability(mode: Mode) -> Mutability {
-    match mode {
-        Mode::ReadOnly => Mutability::ReadOnly,
-        Mode::CopyOnWrite => Mutability::Writable,
-    }
+    Ok(unsafe { allocation.first(&description, mode.mutability(), lent, (data, header.nbytes), keeper) })
 }
 
 /// A safetensors file: its header, and one mapping of all elements, on which the tensors are windows.
@@ -75,7 +102,8 @@ impl Archive {
             let mapping = file.map(index.data_offset(), nbytes, mode)?;
             (mapping.first(), Keeper::Mapping(mapping))
         };
-        let memory = Memory::alone(mutability(mode), true, base, nbytes, keeper)?;
+        // Lent, as every file: whoever can write it can change it.
+        let memory = Memory::allocate(mode.mutability(), true, base, nbytes, || keeper)?;
         Ok(Archive { index, memory, mode })
     }
 
@@ -100,16 +128,16 @@ impl Archive {
             at_least_minor: 0,
         };
         let allocation = Allocation::new(found.ndim, false)?;
-        memory.borrow.enter(mutability(self.mode), memory.lent)?;
+        memory.borrow.enter(self.mode.mutability(), memory.lent)?;
         memory.retain();
         // SAFETY: entered and retained just now.
-        Ok(unsafe { allocation.another(self.memory, &description, mutability(self.mode)) })
+        Ok(unsafe { allocation.another(self.memory, &description, self.mode.mutability()) })
     }
 }
 
 impl Drop for Archive {
     fn drop(&mut self) {
-        // SAFETY: our own use, and this is its end.
-        unsafe { Memory::end_use(self.memory) }
+        // SAFETY: our reference ends here. Read-only tensors are not counted, and neither were we.
+        unsafe { Memory::leave(self.memory, Mutability::ReadOnly) }
     }
 }

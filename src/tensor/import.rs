@@ -7,7 +7,7 @@ use super::requirements::{self, Access, Certainty, Copy, Facts, Layout, Plan, Re
 use super::view::{Checked, Untrusted};
 use crate::abi::*;
 use crate::error::{Error, Result};
-use crate::memory::{Keeper, Mutability};
+use crate::memory::{Keeper, Mutability, process_map};
 use core::ptr::NonNull;
 
 /// What the consumer asks for.
@@ -17,6 +17,8 @@ pub struct Options {
     pub request: Request,
     /// Whether the result must be a tensor of ours, which can be shared.
     pub adopt: bool,
+    /// How many threads may copy at most; see [`copy::Wanted`].
+    pub threads: usize,
 }
 
 /// Meets the requirements with the least that does it. On success the foreign tensor is owned by the result,
@@ -53,13 +55,13 @@ unsafe fn import_closely(
         match unsafe { make_immutable(foreign, &checked, ours) } {
             Ok(tensor) => return Ok(tensor),
             Err(error) if options.request.copy == Copy::Never || !facts.host => return Err(error),
+            Err(error @ Error::NoMemory { .. }) => return Err(error), // a copy would need more of it
             Err(_) => plan = Plan::Copy,
         }
     }
     if plan == Plan::Remap {
-        if let Some(tensor) = ours.and_then(|ours| remap(&checked, ours).ok()) {
-            // SAFETY: the caller gives the foreign tensor up now that everything has succeeded.
-            drop(unsafe { Owned::new(foreign) });
+        // SAFETY: the caller owns the foreign tensor and gives it up on success.
+        if let Ok(tensor) = unsafe { remap(foreign, &checked, ours, options.request.alignment) } {
             return Ok(tensor);
         }
         plan = Plan::Copy;
@@ -68,6 +70,7 @@ unsafe fn import_closely(
         let wanted = copy::Wanted {
             column_major: options.request.layout == Layout::ColumnMajor,
             alignment: options.request.alignment,
+            threads: options.threads,
         };
         // SAFETY: host memory that the producer vouches for.
         let tensor = unsafe { copy::copy(&checked, wanted) }?;
@@ -120,32 +123,62 @@ fn facts(checked: &Checked, ours: Option<Ours>, request: &Request) -> Facts {
         address: checked.first().map(|first| first.addr()),
         device: checked.device,
         host: checked.is_host(),
-        remappable: ours.is_some_and(|ours| ours.memory().mapping().is_some()),
+        remappable: request.access == Access::Write
+            && checked.device.device_type == kDLCPU
+            && checked.measure.span() >= WORTH_MAPPING,
     }
 }
 
-/// Below this many bytes a copy is faster than a mapping and its page faults.
+/// Below this many bytes a copy is faster than a mapping of ours and its page faults.
 const WORTH_MAPPING: u64 = 64 * 1024;
 
-fn remap(checked: &Checked, ours: Ours) -> Result<Owned> {
+/// Below this many bytes a copy is faster than to find out which file somebody's memory shows: that takes 40 to 110
+/// microseconds, the copy of 4 MiB into memory that malloc has at hand about 110. (Into memory fresh from the
+/// kernel, 7 milliseconds; a consumer that writes all of a view pays as much, page by page.)
+const WORTH_SEARCHING: u64 = 4 * 1024 * 1024;
+
+/// Makes a writable tensor over a private mapping of the same bytes.
+///
+/// # Safety
+/// The caller owns the foreign tensor and gives it up on success.
+unsafe fn remap(
+    foreign: NonNull<DLManagedTensorVersioned>,
+    checked: &Checked,
+    ours: Option<Ours>,
+    alignment: usize,
+) -> Result<Owned> {
     let none = Error::Unsupported { what: "a private mapping" };
-    let mapping = ours.memory().mapping().ok_or(none)?;
     let lowest = checked.lowest().ok_or(none)?;
-    if checked.measure.span() < WORTH_MAPPING {
-        return Err(none);
-    }
+    let span = checked.measure.span();
     let allocation = Allocation::new(checked.shape.len(), true)?;
-    let private = mapping.again_copy_on_write(lowest, checked.measure.span())?;
+    let again = ours.and_then(|ours| ours.memory().mapping()?.again_copy_on_write(lowest, span).ok());
+    let (private, is_ours) = match again {
+        Some(private) => (private, true),
+        None if span >= WORTH_SEARCHING => (process_map::private_view(lowest, span)?, false),
+        None => return Err(none),
+    };
+    let first = private.first();
     let description = Description {
-        data: private.first().wrapping_offset(-(checked.measure.low as isize)),
+        data: first.wrapping_offset(-(checked.measure.low as isize)),
         byte_offset: 0,
         // Pages that were not written yet still show the file, so the consumer is no sole owner.
         flags: checked.flags - Flags::IS_COPIED,
         ..Description::of(checked)
     };
-    let range = (private.first(), checked.measure.span());
-    // SAFETY: the keeper's mapping is handed over with this call. Lent: the file belongs to others.
-    Ok(unsafe { allocation.first(&description, Mutability::Writable, true, range, Keeper::Mapping(private)) })
+    if alignment > 1 && description.data.addr() & (alignment - 1) != 0 {
+        return Err(none); // the new address agrees with the old one below the size of a page only
+    }
+    // Nobody else looks after a file of ours, so the tensor is released.
+    let (keeper, done) = if is_ours {
+        // SAFETY: the caller gives the foreign tensor up.
+        (Keeper::Mapping(private), Some(unsafe { Owned::new(foreign) }))
+    } else {
+        (Keeper::View(private, foreign), None)
+    };
+    // SAFETY: the keeper is handed over with this call, which cannot fail. Lent: the file belongs to others.
+    let tensor = unsafe { allocation.first(&description, Mutability::Writable, true, (first, span), keeper) };
+    drop(done); // the last use of `checked` was above
+    Ok(tensor)
 }
 
 /// # Safety
@@ -179,4 +212,83 @@ pub unsafe fn adopt(checked: &Checked, mutability: Mutability, keeper: Keeper) -
     let lent = mutability != Mutability::Immutable && !checked.flags.contains(Flags::IS_COPIED);
     // SAFETY: handed over now that nothing can fail any more.
     Ok(unsafe { allocation.first(&Description::of(checked), mutability, lent, range(checked), keeper) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::map_npy;
+    use super::super::requirements::{Request, Wanted};
+    use super::super::testing::{Foreign, U8, checked, describe, flags, import};
+    use super::*;
+    use crate::memory::mapped::Mode;
+    use std::ffi::CString;
+    use std::io::Write;
+
+    /// A private mapping lies where the kernel puts it: congruent to the file's pages and to nothing larger.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps files")]
+    fn a_private_mapping_is_as_aligned_as_was_required() {
+        let path = std::env::temp_dir().join(format!("dlpack_ro-alignment-{}.npy", std::process::id()));
+        let nbytes = 17usize << 12; // an odd number of pages
+        let mut text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({nbytes},), }}");
+        text.push_str(&" ".repeat((1 << 12) - 10 - 1 - text.len()));
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.write_all(b"\x93NUMPY\x01\x00").unwrap();
+        file.write_all(&(text.len() as u16 + 1).to_le_bytes()).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.write_all(b"\n").unwrap();
+        file.write_all(&vec![1; nbytes]).unwrap();
+        drop(file);
+        let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        let mut lay_well = 0;
+        let mut keep = Vec::new();
+        for round in 0..64 {
+            for alignment in [1 << 12, 1 << 13] {
+                let tensor = map_npy(&path, Mode::ReadOnly).unwrap();
+                let request = Request { access: Access::Write, alignment, ..Request::default() };
+                lay_well += u32::from(checked(&tensor).first().unwrap().addr() % (1 << 13) == 0);
+                let writable = import(tensor.into_raw(), &Options { request, adopt: false, threads: 0 }).unwrap();
+                assert_eq!(checked(&writable).first().unwrap().addr() % alignment, 0);
+                let mapped_again = !flags(&writable).contains(Flags::IS_COPIED);
+                assert!(mapped_again || alignment > 1 << 12, "a page is what every mapping is aligned to");
+                // Kept, so that the next ones lie elsewhere: by a page now and then.
+                keep.push((writable, crate::memory::mapped::Pages::new(1 + round % 3 * 4096).unwrap()));
+            }
+        }
+        assert!(lay_well > 0);
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn on_failure_the_caller_still_owns_the_tensor_and_on_success_it_ends_once() {
+        let (mut bytes, shape, twice) = ([1u8; 4], [2, 2], [0, 1]);
+        for access in [Access::Read, Access::Write, Access::Immutable] {
+            for copy in [Copy::IfNeeded, Copy::Never, Copy::Always] {
+                for layout in [Layout::Any, Layout::RowMajor, Layout::ColumnMajor, Layout::NonNegative] {
+                    for device in [Wanted::Anywhere, Wanted::Device(DLDevice { device_type: kDLCUDA, device_id: 0 })] {
+                        for (bits, adopt) in [(0, false), (1, false), (2, false), (3, true), (0, true), (1, true)] {
+                            let mut foreign =
+                                Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, Some(&twice)), bits);
+                            let request = Request { access, copy, layout, device, ..Request::default() };
+                            let result = import(foreign.as_ptr(), &Options { request, adopt, threads: 0 });
+                            let of = format!("{request:?} flags {bits} adopt {adopt}: {result:?}");
+                            match result {
+                                Err(_) => assert_eq!(foreign.releases(), 0, "{of}"),
+                                Ok(tensor) => {
+                                    assert_eq!(checked(&tensor).shape, [2, 2], "{of}");
+                                    let read_only = flags(&tensor).contains(Flags::READ_ONLY);
+                                    assert!(access != Access::Write || !read_only, "{of}");
+                                    let copied = foreign.releases() == 1;
+                                    assert!(copied || copy != Copy::Always, "{of}");
+                                    assert!(copied || bits & 1 == 0 || read_only, "READ_ONLY survives: {of}");
+                                    drop(tensor);
+                                    assert_eq!(foreign.releases(), 1, "{of}");
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

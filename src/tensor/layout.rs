@@ -51,7 +51,7 @@ pub fn dense_count(shape: &[i64], strides: &[i64]) -> Option<i64> {
 
 /// Measures a tensor. `strides` of `None` means row-major.
 pub fn measure(shape: &[i64], strides: Option<&[i64]>, dtype: Dtype, padded: bool) -> Result<Measure> {
-    let pitch = dtype.pitch_bits(padded) as i64;
+    let pitch = i128::from(dtype.pitch_bits(padded));
     let mut count: i64 = 1;
     let mut overflow = false;
     let mut empty = false;
@@ -91,34 +91,24 @@ pub fn measure(shape: &[i64], strides: Option<&[i64]>, dtype: Dtype, padded: boo
         high = count - 1;
     }
     let too_large = Error::Overflow { what: "the tensor's size or extent in bytes" };
-    let bits = count.checked_mul(pitch).ok_or(too_large)?;
-    let low_bits = low.checked_mul(pitch).ok_or(too_large)?;
-    let high_bits = high.checked_add(1).and_then(|end| end.checked_mul(pitch)).ok_or(too_large)?;
-    let ceil = |bits: i64| bits.checked_add(7).map(|bits| bits >> 3).ok_or(too_large);
-    let (low, high) = (low_bits >> 3, ceil(high_bits)?);
+    // Bits do not fit in 64, so that every size in bytes that does is accepted.
+    let bytes = |bits: i128| i64::try_from(bits >> 3).map_err(|_| too_large);
+    let nbytes = bytes(i128::from(count) * pitch + 7)?;
+    let (low, high) = (bytes(i128::from(low) * pitch)?, bytes((i128::from(high) + 1) * pitch + 7)?);
     if high.checked_sub(low).is_none() {
         return Err(too_large);
     }
-    Ok(Measure { count: count as u64, nbytes: ceil(bits)? as u64, low, high, row_major })
+    Ok(Measure { count: count as u64, nbytes: nbytes as u64, low, high, row_major })
 }
 
 /// Whether the elements lie in Fortran order without gaps.
 pub fn is_column_major(shape: &[i64], strides: Option<&[i64]>) -> bool {
-    contiguous(shape, strides, 0..shape.len())
-}
-
-/// Whether the elements lie in C order without gaps.
-pub fn is_row_major(shape: &[i64], strides: Option<&[i64]>) -> bool {
-    strides.is_none() || contiguous(shape, strides, (0..shape.len()).rev())
-}
-
-fn contiguous(shape: &[i64], strides: Option<&[i64]>, axes: impl Iterator<Item = usize>) -> bool {
     if shape.contains(&0) {
         return true;
     }
     let mut expected = 1i64;
     let mut all = true;
-    for axis in axes {
+    for axis in 0..shape.len() {
         if shape[axis] == 1 {
             continue;
         }
@@ -237,3 +227,6 @@ fn search(axes: &[(u64, u64)], reach: &[i128], remainder: i128, moved: bool, bud
 fn div_ceil(a: i128, b: i128) -> i128 {
     -(-a).div_euclid(b)
 }
+
+#[cfg(test)]
+mod tests;

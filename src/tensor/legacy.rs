@@ -2,6 +2,7 @@
 //! and none is gained.
 
 use super::import::{self, Options};
+use super::layout;
 use super::managed::{self, Owned};
 use super::negotiate;
 use super::view::{Checked, Untrusted};
@@ -43,9 +44,20 @@ pub unsafe fn export(
     if fold_byte_offset {
         negotiate::require_address(&checked)?;
     }
-    let block = heap::allocate(core::mem::size_of::<LegacyBlock>())?.cast::<LegacyBlock>();
+    // NULL strides are accepted and never sent: where they are missing they lie behind the block.
+    let missing = if checked.lacks_strides() { checked.shape.len() } else { 0 };
+    let nbytes = core::mem::size_of::<LegacyBlock>() + missing * core::mem::size_of::<i64>();
+    let block = heap::allocate(nbytes)?.cast::<LegacyBlock>();
     // SAFETY: validated, so the tensor is of our major version and whole.
     let mut dl_tensor = unsafe { (*tensor.as_ptr()).dl_tensor };
+    if missing > 0 {
+        // SAFETY: `missing` numbers were allocated behind the block, whose size is a multiple of theirs.
+        unsafe {
+            dl_tensor.strides = block.add(1).cast::<i64>().as_ptr();
+            dl_tensor.strides.write_bytes(0, missing);
+            layout::write_row_major(checked.shape, core::slice::from_raw_parts_mut(dl_tensor.strides.cast(), missing));
+        }
+    }
     if fold_byte_offset {
         dl_tensor.data = checked.first().unwrap_or(core::ptr::null_mut()).cast();
         dl_tensor.byte_offset = 0;
@@ -102,8 +114,9 @@ unsafe fn inside(legacy: NonNull<DLManagedTensor>) -> Option<NonNull<DLManagedTe
 pub unsafe fn import(legacy: NonNull<DLManagedTensor>, vouched: Mutability, options: &Options) -> Result<Owned> {
     // SAFETY: owned by the caller.
     if let Some(tensor) = unsafe { inside(legacy) } {
+        // Adopted, since what comes out of here is always a tensor of ours.
         // SAFETY: the legacy tensor owns it, and the caller the legacy tensor.
-        let imported = unsafe { import::import(tensor, options) }?;
+        let imported = unsafe { import::import(tensor, &Options { adopt: true, ..*options }) }?;
         // SAFETY: only the shell is left; what was inside belongs to `imported` now.
         unsafe { libc::free(legacy.as_ptr().cast()) };
         return Ok(imported);
@@ -124,6 +137,102 @@ pub unsafe fn import(legacy: NonNull<DLManagedTensor>, vouched: Mutability, opti
             // SAFETY: made above, so it is ours and nobody else has it.
             unsafe { managed::disown(adopted) };
             Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::requirements::{Access, Copy, Request};
+    use super::super::testing::{Foreign, U8, adopt, describe, flags, raw};
+    use super::*;
+
+    const MUTABILITIES: [Mutability; 3] = [Mutability::Writable, Mutability::ReadOnly, Mutability::Immutable];
+
+    /// READ_ONLY survives any number of hops, and what the caller vouches for cannot bring a right back.
+    #[test]
+    fn rights_come_back_from_the_legacy_struct_as_they_went_in() {
+        let (mut bytes, shape) = ([0u8; 4], [4]);
+        for bits in [0, 1] {
+            for vouched in MUTABILITIES {
+                let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), bits);
+                let mut tensor = adopt(&mut foreign);
+                for _ in 0..3 {
+                    // SAFETY: owned by the test all the way.
+                    unsafe {
+                        let legacy = export(tensor.into_raw(), Policy::ConsumerNeverWrites, false).unwrap();
+                        tensor = import(legacy, vouched, &Options::default()).unwrap();
+                    }
+                    assert_eq!(raw(&tensor).flags, bits, "vouched {vouched:?}");
+                }
+                drop(tensor);
+                assert_eq!(foreign.releases(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn on_failure_the_caller_still_owns_the_legacy_tensor() {
+        let (mut bytes, shape) = ([0u8; 4], [4]);
+        for vouched in MUTABILITIES {
+            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 0);
+            let legacy = NonNull::from(&mut foreign.legacy);
+            for access in [Access::Read, Access::Write, Access::Immutable] {
+                let request = Request { access, copy: Copy::Never, alignment: 1 << 30, ..Request::default() };
+                let options = Options { request, adopt: false, threads: 0 };
+                // SAFETY: owned by the test, and still so after the failure.
+                assert!(unsafe { import(legacy, vouched, &options) }.is_err());
+            }
+            // SAFETY: the last time.
+            let tensor = unsafe { import(legacy, vouched, &Options::default()) }.unwrap();
+            assert_eq!(foreign.releases(), 0);
+            assert_eq!(flags(&tensor).contains(Flags::READ_ONLY), vouched != Mutability::Writable);
+            drop(tensor);
+            assert_eq!(foreign.releases(), 1);
+        }
+    }
+
+    #[test]
+    fn a_copied_legacy_struct_is_not_ours_and_ends_the_tensor_once() {
+        let (mut bytes, shape) = ([0u8; 4], [4]);
+        let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), U8, &shape, None), 0);
+        // SAFETY: owned by the test; the original is not used after it has been copied.
+        unsafe {
+            let legacy = export(adopt(&mut foreign).into_raw(), Policy::default(), false).unwrap();
+            assert!(inside(legacy).is_some());
+            let mut copy = legacy.read();
+            let copied = NonNull::from(&mut copy);
+            assert!(inside(copied).is_none());
+            let tensor = import(copied, Mutability::ReadOnly, &Options::default()).unwrap();
+            assert_eq!(foreign.releases(), 0);
+            drop(tensor);
+        }
+        assert_eq!(foreign.releases(), 1);
+    }
+
+    #[test]
+    fn what_the_legacy_struct_cannot_say_is_refused() {
+        let (mut bytes, shape, nibble) = ([0u8; 4], [4], DLDataType { code: kDLInt, bits: 4, lanes: 1 });
+        for (dtype, bits, policy, status) in [
+            (U8, 1, Policy::RefuseReadOnly, Some(crate::error::Status::DLRO_ERR_READ_ONLY)),
+            (U8, 1, Policy::ConsumerNeverWrites, None),
+            (nibble, 4, Policy::RefuseReadOnly, Some(crate::error::Status::DLRO_ERR_DTYPE)),
+            (nibble, 0, Policy::RefuseReadOnly, None),
+            (U8, 4, Policy::RefuseReadOnly, None),
+        ] {
+            let mut foreign = Foreign::new(describe(bytes.as_mut_ptr(), dtype, &shape, None), bits);
+            // SAFETY: owned by the test until it is exported.
+            let result = unsafe { export(foreign.as_ptr(), policy, false) };
+            assert_eq!(result.map_err(|error| error.status()).err(), status);
+            assert_eq!(foreign.releases(), 0);
+            if let Ok(legacy) = result {
+                // SAFETY: owned by the test.
+                unsafe {
+                    assert!(!legacy.as_ref().dl_tensor.strides.is_null(), "NULL strides are never sent");
+                    legacy.as_ref().deleter.unwrap()(legacy.as_ptr());
+                }
+                assert_eq!(foreign.releases(), 1);
+            }
         }
     }
 }

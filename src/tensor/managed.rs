@@ -3,9 +3,9 @@
 //! What DLPack cannot say lies beside the struct in the same allocation:
 //!
 //! ```text
-//! [Memory] Block { memory, entered, DLManagedTensorVersioned } shape[ndim] strides[ndim]
-//!    |
-//!    only in front of the first tensor over a memory; a shared tensor points to the first one's
+//! Block { DLManagedTensorVersioned, memory, entered } [Memory] shape[ndim] strides[ndim]
+//!                                                        |
+//!        only behind the first tensor over a memory; a shared tensor points to the first one's
 //! ```
 
 use super::layout;
@@ -22,11 +22,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Block {
+    /// First, so that the pointer that everybody holds is the allocation's own.
+    managed: DLManagedTensorVersioned,
     /// The memory that the tensor is a window on.
     pub memory: NonNull<Memory>,
     /// As what the tensor entered the memory's borrow state.
     entered: Mutability,
-    managed: DLManagedTensorVersioned,
 }
 
 /// An owned managed tensor, ours or not: released when dropped.
@@ -118,7 +119,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// Where a block lies in its allocation: at the start, or behind the memory that it brings along.
+/// Room for a block, for the memory that it may bring along, and for its numbers.
 #[derive(Debug)]
 pub struct Allocation {
     start: NonNull<c_void>,
@@ -131,30 +132,32 @@ impl Allocation {
     /// what comes before anything is consumed.
     #[inline]
     pub fn new(ndim: usize, with_memory: bool) -> Result<Self> {
-        let front = if with_memory { size_of::<Memory>() } else { 0 };
+        let memory = if with_memory { size_of::<Memory>() } else { 0 };
         // ndim was checked to be at most MAX_NDIM.
-        let start = heap::allocate(front + size_of::<Block>() + 2 * ndim * size_of::<i64>())?;
+        let start = heap::allocate(size_of::<Block>() + memory + 2 * ndim * size_of::<i64>())?;
         Ok(Allocation { start, ndim, with_memory })
     }
 
     /// Makes the first tensor over a memory.
     ///
     /// # Safety
-    /// The keeper's object is handed over with this call; `base` and `nbytes` are what it keeps.
+    /// The keeper's object is handed over with this call; `range`, base and size in bytes, is what it keeps.
     #[inline(always)]
     pub unsafe fn first(
         self,
         description: &Description,
         mutability: Mutability,
         lent: bool,
-        (base, nbytes): (*mut u8, u64),
+        range: (*mut u8, u64),
         keeper: Keeper,
     ) -> Owned {
         debug_assert!(self.with_memory);
-        let memory = self.start.cast::<Memory>();
-        // SAFETY: the allocation is ours, aligned by malloc, and has room for Memory in front.
-        unsafe { memory.write(Memory::with_one(mutability, lent, base, nbytes, keeper)) };
-        // SAFETY: there is room for the block right behind.
+        let lead = size_of::<Block>();
+        // SAFETY: the allocation is ours, aligned by malloc, and has room for Memory right behind the block.
+        let memory = unsafe { self.start.cast::<u8>().add(lead).cast::<Memory>() };
+        // SAFETY: as above.
+        unsafe { memory.write(Memory::with_one(lead, mutability, lent, range, keeper)) };
+        // SAFETY: there is room for the block at the start.
         unsafe { self.finish(memory, description, mutability) }
     }
 
@@ -171,15 +174,13 @@ impl Allocation {
 
     #[inline(always)]
     unsafe fn finish(self, memory: NonNull<Memory>, description: &Description, entered: Mutability) -> Owned {
-        let front = if self.with_memory { size_of::<Memory>() } else { 0 };
+        let memory_size = if self.with_memory { size_of::<Memory>() } else { 0 };
         let ndim = self.ndim;
         debug_assert_eq!(ndim, description.shape.len());
-        // SAFETY: `new` allocated front + Block + 2 * ndim numbers; both types have alignment 8, which
-        // malloc's result and the sizes in front keep.
-        let (block, numbers) = unsafe {
-            let block = self.start.cast::<u8>().add(front).cast::<Block>();
-            (block, block.add(1).cast::<i64>().as_ptr())
-        };
+        let block = self.start.cast::<Block>();
+        // SAFETY: `new` allocated Block + memory + 2 * ndim numbers; all have alignment 8, which malloc's result and
+        // the sizes in front keep.
+        let numbers = unsafe { block.add(1).cast::<u8>().add(memory_size).cast::<i64>().as_ptr() };
         core::mem::forget(self);
         // SAFETY: both arrays lie in the allocation; nobody reads them before they are written whole.
         let (shape, strides) = unsafe {
@@ -251,8 +252,9 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
     unsafe {
         let block = (*tensor).manager_ctx.cast::<Block>();
         let Block { memory, entered, .. } = *block;
-        // The first tensor's block is part of its memory's allocation and goes with it.
-        if block.cast::<u8>() != memory.as_ptr().add(1).cast::<u8>() {
+        // The first tensor's block is part of its memory's allocation and goes with it. That the memory lies right
+        // behind a block would prove nothing: an allocator without headers may put another allocation there.
+        if Memory::start(memory).cast::<Block>().as_ptr() != block {
             libc::free(block.cast());
         }
         Memory::leave(memory, entered);
@@ -264,11 +266,11 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
 /// # Safety
 /// The tensor is the first one over its memory and the only one.
 pub unsafe fn disown(tensor: Owned) {
-    // SAFETY: one of ours, so its block is alive; the memory is at the start of the same allocation.
+    // SAFETY: one of ours, so its block is alive; the memory is in the same allocation.
     unsafe {
         let ours = ours(tensor.as_ptr()).map(|ours| (*ours.block.as_ptr()).memory);
         if let Some(memory) = ours {
-            libc::free(memory.as_ptr().cast());
+            libc::free(Memory::start(memory).as_ptr());
         }
     }
     core::mem::forget(tensor);
@@ -315,15 +317,27 @@ impl<'a> Ours<'a> {
         // SAFETY: the block is alive; `entered` changes only through calls that need the tensor exclusively.
         let entered = unsafe { (*self.block.as_ptr()).entered };
         match (entered, self.memory().borrow.mutability()) {
+            // Somebody whose hands it went through set the flag; a right that was given up does not come back.
+            (Mutability::Writable, _) if self.is_flagged_read_only() => Mutability::ReadOnly,
             // A read-only view of memory that has been frozen since.
             (Mutability::ReadOnly, Mutability::Immutable) => Mutability::Immutable,
             (entered, _) => entered,
         }
     }
 
+    /// The memory below, for somebody who keeps a reference of his own.
+    pub fn memory_ptr(self) -> NonNull<Memory> {
+        // SAFETY: the block is alive during 'a.
+        unsafe { (*self.block.as_ptr()).memory }
+    }
+
     fn entered(self) -> Mutability {
         // SAFETY: as above.
         unsafe { (*self.block.as_ptr()).entered }
+    }
+
+    fn is_flagged_read_only(self) -> bool {
+        self.flags().load(Ordering::Relaxed) & Flags::READ_ONLY.bits() != 0
     }
 
     fn flags(self) -> &'a AtomicU64 {
@@ -364,43 +378,66 @@ impl<'a> Ours<'a> {
     /// # Safety
     /// The window's arrays are readable.
     pub unsafe fn share(self, whole: &Checked, window: Option<&DLTensor>, mutability: Mutability) -> Result<Owned> {
-        if mutability == Mutability::Writable && self.entered() != Mutability::Writable {
+        if mutability == Mutability::Writable && self.mutability() != Mutability::Writable {
             return Err(Error::ReadOnly);
         }
-        let memory = self.memory();
         let checked = match window {
             None => *whole,
-            Some(window) => {
-                let data = if window.data.is_null() { whole.data.cast() } else { window.data };
-                let window = DLTensor { data, device: whole.device, ..*window };
-                // SAFETY: promised by the caller.
-                unsafe { Checked::new(&window, whole.flags, whole.minor) }?
-            }
+            // SAFETY: promised by the caller.
+            Some(window) => unsafe { within(window, whole.data, whole.device, whole.flags, whole.minor) }?,
         };
-        check_window(memory, whole, &checked)?;
-        if mutability == Mutability::Writable && checked.overlaps() {
-            return Err(Error::Overlap);
-        }
-        let allocation = Allocation::new(checked.shape.len(), false)?;
-        memory.borrow.enter(mutability, memory.lent)?;
-        memory.retain();
+        // SAFETY: the tensor keeps its memory alive.
+        let tensor = unsafe { over(self.memory_ptr(), &checked, whole.data, mutability) }?;
         // A copy that is shared has no sole owner any more.
         self.flags().fetch_and(!Flags::IS_COPIED.bits(), Ordering::Relaxed);
-        let description = Description::of(&checked);
-        let description = Description { flags: description.flags - Flags::IS_COPIED, ..description };
-        // SAFETY: entered and retained just now; the block's memory pointer is valid while the tensor lives.
-        Ok(unsafe { allocation.another((*self.block.as_ptr()).memory, &description, mutability) })
+        Ok(tensor)
     }
 }
 
+/// A window as the caller describes it: NULL data stands for `data`, and the device is the memory's.
+///
+/// # Safety
+/// The window's arrays are readable during `'a`.
+pub unsafe fn within<'a>(
+    window: &DLTensor,
+    data: *mut u8,
+    device: DLDevice,
+    flags: Flags,
+    minor: u32,
+) -> Result<Checked<'a>> {
+    let data = if window.data.is_null() { data.cast() } else { window.data };
+    // SAFETY: promised by the caller.
+    unsafe { Checked::new(&DLTensor { data, device, ..*window }, flags, minor) }
+}
+
+/// Makes one more tensor over a memory whose handle or lowest address is `data`.
+///
+/// # Safety
+/// The memory is alive.
+pub unsafe fn over(memory: NonNull<Memory>, window: &Checked, data: *mut u8, mutability: Mutability) -> Result<Owned> {
+    // SAFETY: promised by the caller.
+    let this = unsafe { memory.as_ref() };
+    check_window(this, data, window)?;
+    if mutability == Mutability::Writable && window.overlaps() {
+        return Err(Error::Overlap);
+    }
+    let allocation = Allocation::new(window.shape.len(), false)?;
+    this.borrow.enter(mutability, this.lent)?;
+    this.retain();
+    let description = Description::of(window);
+    let description = Description { flags: description.flags - Flags::IS_COPIED, ..description };
+    // SAFETY: entered and retained just now.
+    Ok(unsafe { allocation.another(memory, &description, mutability) })
+}
+
 /// Whether every byte of the window lies in the memory.
-fn check_window(memory: &Memory, whole: &Checked, window: &Checked) -> Result<()> {
+fn check_window(memory: &Memory, data: *mut u8, window: &Checked) -> Result<()> {
     if window.measure.count == 0 {
         return Ok(());
     }
     let first = if !window.is_handle() {
         (window.data.addr() as u64).wrapping_add(window.byte_offset)
-    } else if window.data == whole.data {
+    } else if window.data == data {
         window.byte_offset
     } else {
         return Err(Error::HandlesDiffer);
@@ -441,3 +478,6 @@ pub unsafe fn mutability(tensor: NonNull<DLManagedTensorVersioned>) -> Mutabilit
         None => Mutability::Writable,
     }
 }
+
+#[cfg(test)]
+mod tests;

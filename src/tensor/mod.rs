@@ -14,3 +14,8 @@ pub mod requirements;
 pub mod save;
 pub mod strided;
 pub mod view;
+pub mod watch;
+pub mod window;
+
+#[cfg(test)]
+pub mod testing;

@@ -51,7 +51,6 @@ pub unsafe fn export_for(
     // SAFETY: promised by the caller.
     let checked = unsafe { Untrusted::new(tensor).validate() }?;
     match options.device {
-        Wanted::Host => checked.require_host()?,
         Wanted::Device(wanted) if wanted != checked.device => {
             return Err(Error::DeviceNotWanted { device: checked.device, wanted });
         }
@@ -154,5 +153,72 @@ pub unsafe fn select_exchange_api(newest: NonNull<DLPackExchangeAPIHeader>) -> R
             break;
         }
     }
-    Err(Error::Version { found })
+    Err(Error::ExchangeVersion { found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::null_mut;
+
+    #[test]
+    fn a_consumer_of_major_version_1_or_later_takes_the_versioned_struct() {
+        let says = |major, minor| takes_versioned(Some(DLPackVersion { major, minor }));
+        assert!(!takes_versioned(None) && !says(0, 0) && !says(0, 8) && !says(0, u32::MAX));
+        assert!(says(1, 0) && says(1, 3) && says(1, u32::MAX) && says(2, 0) && says(u32::MAX, 0));
+    }
+
+    fn table(major: u32) -> DLPackExchangeAPI {
+        let function = core::ptr::without_provenance_mut(1);
+        DLPackExchangeAPI {
+            header: DLPackExchangeAPIHeader { version: DLPackVersion { major, minor: 7 }, prev_api: null_mut() },
+            managed_tensor_allocator: function,
+            managed_tensor_from_py_object_no_sync: function,
+            managed_tensor_to_py_object_no_sync: function,
+            dltensor_from_py_object_no_sync: null_mut(),
+            current_work_stream: function,
+        }
+    }
+
+    fn select(newest: &mut DLPackExchangeAPI) -> Result<NonNull<DLPackExchangeAPI>> {
+        // SAFETY: whole tables in a chain that ends, or that we look at 64 times.
+        unsafe { select_exchange_api(NonNull::from(newest).cast()) }
+    }
+
+    #[test]
+    fn our_table_is_found_behind_newer_ones_and_a_circle_holds_nobody() {
+        let mut tables: [DLPackExchangeAPI; 4] = core::array::from_fn(|index| table(4 - index as u32));
+        let all = tables.as_mut_ptr();
+        let at = |index: usize| all.wrapping_add(index).cast::<DLPackExchangeAPIHeader>();
+        let chain = |from: usize, to: *mut DLPackExchangeAPIHeader| {
+            // SAFETY: one of four.
+            unsafe { (*all.add(from)).header.prev_api = to };
+        };
+        (0..3).for_each(|index| chain(index, at(index + 1)));
+        // SAFETY: `all` is the only way to the tables from here on.
+        let select = |from: usize| unsafe { select_exchange_api(NonNull::new(at(from)).unwrap()) };
+        assert_eq!(select(0), Ok(NonNull::new(at(3).cast()).unwrap()));
+        assert_eq!(select(3), Ok(NonNull::new(at(3).cast()).unwrap()));
+        for end in [null_mut(), at(0), at(2)] {
+            chain(2, end);
+            assert!(matches!(select(0), Err(Error::ExchangeVersion { found }) if found.major > 1));
+        }
+    }
+
+    #[test]
+    fn every_function_but_one_must_be_in_the_table() {
+        type Slot = (&'static str, fn(&mut DLPackExchangeAPI) -> &mut *mut core::ffi::c_void);
+        let slots: [Slot; 4] = [
+            ("managed_tensor_allocator", |table| &mut table.managed_tensor_allocator),
+            ("managed_tensor_from_py_object_no_sync", |table| &mut table.managed_tensor_from_py_object_no_sync),
+            ("managed_tensor_to_py_object_no_sync", |table| &mut table.managed_tensor_to_py_object_no_sync),
+            ("current_work_stream", |table| &mut table.current_work_stream),
+        ];
+        assert!(select(&mut table(1)).is_ok(), "dltensor_from_py_object_no_sync may be NULL");
+        for (slot, of) in slots {
+            let mut table = table(1);
+            *of(&mut table) = null_mut();
+            assert_eq!(select(&mut table).unwrap_err(), Error::ExchangeSlotNull { slot });
+        }
+    }
 }

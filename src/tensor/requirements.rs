@@ -47,8 +47,6 @@ pub enum Wanted {
     /// Wherever they are.
     #[default]
     Anywhere,
-    /// Where the host can read them.
-    Host,
     /// On this very device.
     Device(DLDevice),
 }
@@ -66,6 +64,8 @@ pub struct Request {
     pub alignment: usize,
     /// Device.
     pub device: Wanted,
+    /// Whether the host must be able to read the memory, on whatever device.
+    pub host: bool,
 }
 
 /// What is known of the tensor, as far as requirements ask.
@@ -120,10 +120,10 @@ pub enum Plan {
 /// Decides. The first requirement that is not met and cannot be repaired is the error.
 pub fn plan(facts: &Facts, request: &Request) -> Result<Plan> {
     match request.device {
-        Wanted::Host if !facts.host => return Err(Error::HostCannotRead { device: facts.device }),
         Wanted::Device(wanted) if wanted != facts.device => {
             return Err(Error::DeviceNotWanted { device: facts.device, wanted });
         }
+        _ if request.host && !facts.host => return Err(Error::HostCannotRead { device: facts.device }),
         _ => {}
     }
     // In the order of the table in the header: what is unmet first names the error.
@@ -174,3 +174,6 @@ fn unmet_shape(facts: &Facts, request: &Request) -> Option<Unmet> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

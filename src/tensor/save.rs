@@ -103,7 +103,7 @@ unsafe fn write_elements(file: &mut Replacement, tensor: &Checked, column_major:
         return unsafe { file.write(first, tensor.measure.nbytes) };
     }
     let pitch = tensor.dtype.pitch_bits(tensor.is_padded());
-    if !pitch.is_multiple_of(8) {
+    if pitch % 8 != 0 {
         // Rows that end within a byte cannot be written one after the other. Nobody strides packed tensors, so
         // they may cost a copy.
         // SAFETY: as promised to us.
@@ -159,7 +159,7 @@ unsafe fn write_in_chunks(file: &mut Replacement, tensor: &Checked, first: *mut 
             // large enough and nobody else's.
             unsafe {
                 let dense = Checked::new(&dense, tensor.flags, 0)?;
-                copy::copy_elements(&Checked::new(&window, tensor.flags, 0)?, &dense)?;
+                copy::copy_elements(&Checked::new(&window, tensor.flags, 0)?, &dense, 1)?;
                 file.write(buffer.0.as_ptr().cast(), dense.measure.nbytes)?;
             }
             start += block[0];

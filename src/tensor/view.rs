@@ -4,8 +4,10 @@
 
 use super::dtype::Dtype;
 use super::layout::{self, Measure};
+use super::managed;
 use crate::abi::*;
 use crate::error::{Error, MAX_NDIM, Result};
+use crate::memory::Mutability;
 use core::ptr::NonNull;
 
 /// A managed tensor of which nothing is known yet.
@@ -59,7 +61,7 @@ impl Untrusted {
     pub fn is_plain(self) -> bool {
         // SAFETY: `new` was promised that a tensor of our major version is whole; DLPack: shape and strides of
         // a managed tensor hold ndim numbers.
-        self.version().major == VERSION.major && unsafe { plain(&*(&raw const (*self.0.as_ptr()).dl_tensor)) }.is_some()
+        self.version().major == VERSION.major && unsafe { plain(&(*self.0.as_ptr()).dl_tensor) }.is_some()
     }
 
     /// Checks everything in the tensor that can be checked without knowing who made it.
@@ -70,9 +72,17 @@ impl Untrusted {
             return Err(Error::Version { found: version });
         }
         // SAFETY: `new` was promised that a tensor of our major version is whole.
-        let tensor = unsafe { &*(&raw const (*self.0.as_ptr()).dl_tensor) };
+        let tensor = unsafe { &(*self.0.as_ptr()).dl_tensor };
+        let mut flags = self.flags();
+        // SAFETY: alive, as promised to `new`.
+        let ours = unsafe { managed::ours(self.0) };
+        // Of our own tensors we know it, whatever hands the flag went through.
+        flags.set(
+            Flags::READ_ONLY,
+            flags.contains(Flags::READ_ONLY) || ours.is_some_and(|ours| ours.mutability() != Mutability::Writable),
+        );
         // SAFETY: DLPack: shape and strides of a managed tensor hold ndim numbers while the tensor lives.
-        unsafe { Checked::new(tensor, self.flags(), version.minor) }
+        unsafe { Checked::new(tensor, flags, version.minor) }
     }
 }
 
@@ -259,4 +269,116 @@ pub fn lowest_minor(dtype: Dtype, device: DLDevice, flags: Flags) -> u32 {
     let device = if device.device_type == kDLTrn { 2 } else { 0 };
     let flags = if flags.contains(Flags::IS_SUBBYTE_TYPE_PADDED) { 1 } else { 0 };
     dtype.minor().max(device).max(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, U8, describe};
+    use super::*;
+    use crate::error::Status;
+    use core::ptr::{null_mut, without_provenance_mut};
+
+    /// `plain` is a short way past `Checked::new`: it may say yes only to what that accepts, with the same size.
+    #[test]
+    fn what_is_plain_is_accepted_with_the_same_size_and_nothing_special_about_it() {
+        let mut random = Random(0xfeed_beef_cafe_0001);
+        let numbers = [-1, 0, 1, 1, 2, 2, 3, 4, 6, 1 << 31, 1 << 32, i64::MAX, i64::MIN, i64::MAX / 2];
+        let (mut plains, mut refused) = (0, 0);
+        for _ in 0..if cfg!(miri) { 500 } else { 300_000 } {
+            let ndim = random.below(4) as usize;
+            let shape: Vec<i64> = (0..ndim).map(|_| numbers[random.below(14) as usize]).collect();
+            let mut strides: Vec<i64> = (0..ndim).map(|_| numbers[random.below(14) as usize]).collect();
+            if random.below(2) == 0 {
+                let mut step = 1i64;
+                for axis in (0..ndim).rev() {
+                    strides[axis] = step;
+                    step = step.wrapping_mul(shape[axis]);
+                }
+            }
+            let addresses = [0, 1, 0x1000, usize::MAX, usize::MAX - 64];
+            let data = without_provenance_mut(addresses[random.below(5) as usize]);
+            let mut tensor = describe(data, U8, &shape, Some(&strides));
+            tensor.dtype = DLDataType {
+                code: random.below(19) as u8,
+                bits: [8, 8, 16, 32, 64, 128, 4, 6, 0][random.below(9) as usize],
+                lanes: [1, 1, 1, 2, 3, 0, 65535][random.below(7) as usize],
+            };
+            tensor.byte_offset = [0, 0, 8, u64::MAX, 1 << 63][random.below(5) as usize];
+            tensor.device.device_type = [1, 1, 1, 1, 2, 8, 3][random.below(7) as usize];
+            tensor.device.device_id = [0, 0, 0, 1][random.below(4) as usize];
+            match random.below(12) {
+                0 => tensor.strides = null_mut(),
+                1 => tensor.shape = null_mut(),
+                2 => tensor.ndim = [-1, i32::MIN, i32::MAX, 1025][random.below(4) as usize],
+                _ => {}
+            }
+            // SAFETY: ndim numbers are behind both pointers, where ndim is in range.
+            let (nbytes, checked) = unsafe { (plain(&tensor), Checked::new(&tensor, Flags::empty(), 0)) };
+            refused += u32::from(checked.is_err());
+            let Some(nbytes) = nbytes else { continue };
+            plains += 1;
+            let checked = checked.unwrap_or_else(|error| panic!("{error}: {tensor:?} {shape:?} {strides:?}"));
+            let measure = checked.measure;
+            assert!(measure.row_major && measure.count > 0 && measure.nbytes == nbytes, "{tensor:?} {shape:?}");
+            assert_eq!((measure.low, measure.high as u64), (0, nbytes));
+            assert!(checked.validate_strictly().is_ok() && checked.is_host() && !checked.overlaps());
+        }
+        assert!(cfg!(miri) || plains > 1_000 && refused > 1_000, "{plains} plain and {refused} refused test little");
+    }
+
+    #[test]
+    fn each_broken_rule_has_its_own_sentence() {
+        let (mut bytes, shape, strides) = ([0u8; 8], [2, 4], [4, 1]);
+        let good = describe(bytes.as_mut_ptr(), U8, &shape, Some(&strides));
+        let top = without_provenance_mut(usize::MAX - 3);
+        let (mut negative, mut huge) = ([2, -4], [i64::MAX, 3]);
+        for (tensor, status, sentence) in [
+            (DLTensor { ndim: -1, ..good }, Status::DLRO_ERR_BOUNDS, "ndim is -1; it must be from 0 to 1024"),
+            (DLTensor { ndim: 1025, ..good }, Status::DLRO_ERR_BOUNDS, "ndim is 1025; it must be from 0 to 1024"),
+            (
+                DLTensor { shape: null_mut(), ..good },
+                Status::DLRO_ERR_NULL,
+                "shape is NULL with ndim 2; only ndim 0 needs no shape",
+            ),
+            (
+                DLTensor { shape: negative.as_mut_ptr(), ..good },
+                Status::DLRO_ERR_BOUNDS,
+                "shape[1] is -4; dimensions must be >= 0",
+            ),
+            (
+                DLTensor { shape: huge.as_mut_ptr(), ..good },
+                Status::DLRO_ERR_BOUNDS,
+                "the tensor's element count or extent does not fit in 63 bits",
+            ),
+            (
+                DLTensor { data: null_mut(), ..good },
+                Status::DLRO_ERR_NULL,
+                "data is NULL, and the elements take 8 bytes; only an empty tensor has no data",
+            ),
+            (
+                DLTensor { data: top, ..good },
+                Status::DLRO_ERR_BOUNDS,
+                "data 0xfffffffffffffffc + byte_offset 0 + the tensor's extent leaves the address space",
+            ),
+            (
+                DLTensor { data: without_provenance_mut(16), byte_offset: u64::MAX, ..good },
+                Status::DLRO_ERR_BOUNDS,
+                "data 0x10 + byte_offset 18446744073709551615 + the tensor's extent leaves the address space",
+            ),
+        ] {
+            // SAFETY: ndim numbers are behind both pointers, where ndim is in range.
+            let error = unsafe { Checked::new(&tensor, Flags::empty(), 0) }.unwrap_err();
+            assert_eq!((error.status(), error.to_string()), (status, sentence.to_owned()));
+        }
+        // Without elements or dimensions the pointers mean nothing.
+        let mut empty = [0, 4];
+        let nothing = DLTensor { shape: empty.as_mut_ptr(), data: null_mut(), byte_offset: u64::MAX, ..good };
+        let wild = without_provenance_mut(1);
+        let scalar = DLTensor { ndim: 0, shape: wild, strides: wild, ..good };
+        // SAFETY: as above; with ndim 0 neither is read.
+        unsafe {
+            assert_eq!(Checked::new(&nothing, Flags::empty(), 0).unwrap().first(), None);
+            assert_eq!(Checked::new(&scalar, Flags::empty(), 0).unwrap().measure.count, 1);
+        }
+    }
 }

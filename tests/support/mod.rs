@@ -1,6 +1,8 @@
 //! What the drivers share: the library built once per kind, C programs compiled and run.
 #![allow(dead_code)] // each driver uses its part
 
+pub mod tools;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -140,8 +142,10 @@ pub fn command(program: &Path, arguments: &[&str]) -> Outcome {
 }
 
 /// Runs a program that must succeed.
-pub fn run(program: &Path, arguments: &[&str]) {
-    println!("{}:\n{}", program.display(), succeed(&mut prepared(program, arguments)));
+pub fn run(program: &Path, arguments: &[&str]) -> String {
+    let output = succeed(&mut prepared(program, arguments));
+    println!("{}:\n{output}", program.display());
+    output
 }
 
 /// Runs a program under valgrind.
@@ -171,4 +175,14 @@ pub fn valgrind(program: &Path, arguments: &[&str]) {
 /// Whether a binary mentions a symbol.
 pub fn has_symbol(binary: &Path, symbol: &str) -> bool {
     succeed(Command::new("nm").arg(binary)).contains(symbol)
+}
+
+/// NumPy and what else the tests import, installed into target/ without root: the demo's own rule.
+pub fn python_packages() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        succeed(Command::new("make").current_dir(root()).args(["--no-print-directory", "target/python"]));
+        root().join("target/python")
+    })
+    .clone()
 }
