@@ -161,6 +161,36 @@ static void writers(void) {
   checked("the file never changes");
 }
 
+static void many(void) {
+  enum { MANY = 3000 };
+  static char header[MANY * 80];
+  dlro_archive *archive;
+  struct DLManagedTensorVersioned *tensor;
+  const void *data;
+  char name[16];
+  size_t length = 0, index;
+  int i;
+  /* Backwards, so that the header's order is not the file's. */
+  for (i = MANY - 1; i >= 0; i--)
+    length += (size_t)sprintf(header + length, "%c\"t%d\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                              i == MANY - 1 ? '{' : ',', i, i, i + 1);
+  strcpy(header + length, "}");
+  write_archive("many", header, MANY);
+  CHECK_OK(dlro_safetensors_map("many", DLRO_MAP_READ_ONLY, &archive));
+  CHECK(dlro_archive_count(archive) == MANY);
+  for (i = 0; i < MANY; i++) {
+    snprintf(name, sizeof name, "t%d", i);
+    CHECK_OK(dlro_archive_find(archive, name, &index));
+    CHECK(index == (size_t)i);
+    CHECK_OK(dlro_archive_tensor(archive, index, &tensor));
+    CHECK_OK(dlro_tensor_data(tensor, &data));
+    CHECK(*(const unsigned char *)data == i % 256);
+    dlro_tensor_release(tensor);
+  }
+  dlro_archive_release(archive);
+  checked("3000 tensors, numbered as they lie in the file");
+}
+
 static void *take_tensors(void *archive) {
   int i;
   for (i = 0; i < 200; i++) {
@@ -298,6 +328,7 @@ int main(void) {
   names_and_tensors();
   every_dtype();
   writers();
+  many();
   threads();
   refusals();
   leave_folder();

@@ -899,7 +899,7 @@ mod tests {
     fn every_dtype_of_the_crate_in_its_order() {
         for ((name, code, bits), theirs) in DTYPES.into_iter().zip(ALL) {
             assert_eq!((name.to_owned(), bits as usize), (theirs.to_string(), theirs.bitsize()));
-            assert_eq!(crate::tensor::dtype::Dtype::new(DLDataType { code, bits, lanes: 1 }).is_ok(), true);
+            assert!(crate::tensor::dtype::Dtype::new(DLDataType { code, bits, lanes: 1 }).is_ok());
         }
         assert!(ALL.is_sorted());
     }
@@ -1020,7 +1020,7 @@ mod tests {
                             if grow {
                                 bytes.insert(at.max(8), b' ')
                             } else {
-                                drop(bytes.remove(at))
+                                _ = bytes.remove(at)
                             }
                             let length = if grow { header + 1 } else { header - 1 };
                             bytes[..8].copy_from_slice(&(length as u64).to_le_bytes());

@@ -85,14 +85,19 @@ impl Archive {
     /// Opens, checks and maps a file.
     pub fn map(path: &CStr, mode: Mode) -> Result<Self> {
         let file = Opened::open(path)?;
-        let mut start = [0; safetensors::LENGTH];
-        let length = safetensors::length_to_read(file.read_start(&mut start)?, file.size)?;
+        // Read and not looked at through the mapping, which another process may write meanwhile; a short header in
+        // one call.
+        let mut start = [0; 4096];
+        let start = file.read_start(&mut start)?;
+        let length = safetensors::length_to_read(start, file.size)?;
         let mut text = safetensors::reserved(length)?;
-        text.resize(length, 0); // there is room
-        // Read and not looked at through the mapping, which another process may write meanwhile.
-        let found = file.read_start(&mut text)?.len() as u64;
-        if found < length as u64 {
-            return Err(Error::FileTooShort { expected: length as u64, found }); // shortened a moment ago
+        text.extend_from_slice(&start[..start.len().min(length)]); // there is room
+        if text.len() < length {
+            text.resize(length, 0);
+            let found = file.read_start(&mut text)?.len() as u64;
+            if found < length as u64 {
+                return Err(Error::FileTooShort { expected: length as u64, found }); // shortened a moment ago
+            }
         }
         let index = safetensors::Index::parse(text, file.size)?;
         let nbytes = index.nbytes();
