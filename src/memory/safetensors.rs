@@ -994,6 +994,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes hours")]
     fn the_crates_verdict_on_generated_and_damaged_files() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let (mut taken, mut taken_damaged) = (0, 0);
@@ -1133,6 +1134,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes hours")]
     fn the_bytes_that_the_crate_writes() {
         let mut random = Random(0x1234_5678_9abc_def1);
         let bytes = [3; 4096];
@@ -1181,6 +1183,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes hours")]
     fn what_cannot_be_written_is_refused() {
         let u1 = DLDataType { code: kDLUInt, bits: 8, lanes: 1 };
         let part = |name| Part::new(name, u1, false, 0, 0);
@@ -1209,6 +1212,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes hours")]
     fn depth_is_limited_as_in_the_crate() {
         for depth in [1, 2, 100, 124, 125, 126, 127, 128, 129, 100_000] {
             for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
