@@ -16,8 +16,11 @@ lint:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 
-bench: build
+# Ratios against peers in the same run. PyTorch takes part in the copies where `import torch` works.
+bench: build target/python
 	$(CARGO) run --release --quiet --package dlpack_ro_bench --bin exchange
+	PYTHONPATH=target/python:$(PYTHONPATH) $(PYTHON) benches/copies.py target/release/libdlpack_ro.so
+	TMPDIR=target PYTHONPATH=target/python:$(PYTHONPATH) $(PYTHON) benches/files.py target/release/libdlpack_ro.so
 
 # The main job on a real file: make demo [FILE=array.npy]
 PYTHON ?= python3
@@ -34,7 +37,7 @@ demo: build target/python $(FILE)
 # NumPy for the demo, without root and without a virtual environment.
 target/python:
 	@mkdir -p $(DEMO) && rm -rf target/python.new
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target target/python.new "numpy>=2.1"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target target/python.new "numpy>=2.1" "safetensors>=0.5"
 	@mv target/python.new target/python
 
 $(DEMO)/activations.npy: | target/python

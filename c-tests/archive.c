@@ -269,9 +269,11 @@ static void refusals(void) {
     CHECK(archive == NULL);
   }
   write_file("bad", "", 0);
-  CHECK_STATUS(dlro_safetensors_map("bad", 0, &archive), DLRO_ERR_FORMAT, "must have 8 bytes for what is asked of it, and has 0");
+  CHECK_STATUS(dlro_safetensors_map("bad", 0, &archive), DLRO_ERR_FORMAT,
+               "must have 8 bytes for what is asked of it, and has 0");
   write_file("bad", "\x02\0\0\0\0\0\0\0{", 9);
-  CHECK_STATUS(dlro_safetensors_map("bad", 0, &archive), DLRO_ERR_FORMAT, "must have 10 bytes for what is asked of it, and has 9");
+  CHECK_STATUS(dlro_safetensors_map("bad", 0, &archive), DLRO_ERR_FORMAT,
+               "must have 10 bytes for what is asked of it, and has 9");
   write_file("bad", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
   CHECK_STATUS(dlro_safetensors_map("bad", 0, &archive), DLRO_ERR_FORMAT,
                "at byte 0: expected a header length of at most 100000000 bytes, found '\\xff");

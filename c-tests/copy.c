@@ -659,8 +659,8 @@ static void refuse_everywhere(DLTensor layout, int32_t expected, const char *tex
 static void refusals(void) {
   const DLDataType uint32 = {kDLUInt, 32, 1}, vector = {kDLFloat, 32, 4}, nonsense = {kDLFloat, 8, 1};
   const DLDataType float4 = {kDLFloat4_e2m1fn, 4, 1}, opaque = {kDLOpaqueHandle, 64, 1};
-  int64_t shape[3] = {2, 4, 1}, other[2] = {4, 2}, broadcast[2] = {0, 1}, negative[2] = {2, -4}, huge[2] = {INT64_MAX, 2};
-  int64_t cross_shape[3] = {2, 2, 2}, cross[3] = {3, 2, 1};
+  int64_t shape[3] = {2, 4, 1}, other[2] = {4, 2}, broadcast[2] = {0, 1}, negative[2] = {2, -4};
+  int64_t huge[2] = {INT64_MAX, 2}, cross_shape[3] = {2, 2, 2}, cross[3] = {3, 2, 1};
   const DLTensor from = host_tensor(refused_source, FLOAT32, 2, shape, NULL);
   const DLTensor to = host_tensor(refused_target, FLOAT32, 2, shape, NULL);
   struct DLManagedTensorVersioned *copied = STALE(struct DLManagedTensorVersioned), *tensor;
@@ -686,8 +686,8 @@ static void refusals(void) {
   odd.shape = other;
   odd.ndim = 1;
   refuse_into(host_tensor(refused_source, FLOAT32, 1, other, NULL), 0, odd, 0, DLRO_ERR_DTYPE, "lanes 4");
-  refuse_into(host_tensor(refused_source, float4, 2, shape, NULL), 0, host_tensor(refused_target, float4, 2, shape, NULL),
-              PADDED_FLAG, DLRO_ERR_DTYPE, "pads");
+  refuse_into(host_tensor(refused_source, float4, 2, shape, NULL), 0,
+              host_tensor(refused_target, float4, 2, shape, NULL), PADDED_FLAG, DLRO_ERR_DTYPE, "pads");
   refuse_into(host_tensor(refused_source, float4, 2, shape, NULL), PADDED_FLAG,
               host_tensor(refused_target, float4, 2, shape, NULL), 0, DLRO_ERR_DTYPE, "pads");
   checked("copy_into refuses a target that must not or cannot be written, and writes nothing");

@@ -293,7 +293,8 @@ static void dtypes(void) {
   } refused[] = {
       {"'>f4'", "big-endian"}, {"'>i2'", "big-endian"}, {"'|O'", "Python objects"}, {"'<U3'", "is text"},
       {"'|S5'", "byte string"}, {"'<M8[ns]'", "date"}, {"'<m8[s]'", "time span"}, {"'|V2'", "raw bytes"},
-      {"[('a', '<f4'), ('b', '<i4')]", "structured"}, {"('<f4', (2,))", "subarray"}, {"'<f3'", "none that NumPy writes"},
+      {"[('a', '<f4'), ('b', '<i4')]", "structured"}, {"('<f4', (2,))", "subarray"},
+      {"'<f3'", "none that NumPy writes"},
       {"'<c32'", "complex256"}, {"'<b1x'", "none that NumPy writes"},
   };
   const uint8_t data[64] = {0, 1, 2, 255};

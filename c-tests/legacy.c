@@ -414,7 +414,8 @@ static void export_policies(void) {
         continue;
       }
       CHECK_OK(dlro_legacy_export(tensor, (uint32_t)p, &legacy));
-      CHECK(legacy->deleter != NULL && legacy->dl_tensor.data == (void *)elements && legacy->dl_tensor.byte_offset == 0);
+      CHECK(legacy->deleter != NULL);
+      CHECK(legacy->dl_tensor.data == (void *)elements && legacy->dl_tensor.byte_offset == 0);
       CHECK(legacy->dl_tensor.ndim == 2 && memcmp(legacy->dl_tensor.shape, shape_3_4, sizeof shape_3_4) == 0);
       CHECK(memcmp(legacy->dl_tensor.strides, strides_3_4, sizeof strides_3_4) == 0);
       CHECK(memcmp(&legacy->dl_tensor.dtype, &FLOAT32, sizeof FLOAT32) == 0);
@@ -746,7 +747,8 @@ static void negotiation_refusals(void) {
     dlro_tensor_release(tensor);
   }
   options.copy = 3;
-  refuse_negotiation(foreign_versioned(layout, 0, 0, &deleted), &deleted, &one, &options, DLRO_ERR_ARGUMENT, "copy is 3");
+  refuse_negotiation(foreign_versioned(layout, 0, 0, &deleted), &deleted, &one, &options, DLRO_ERR_ARGUMENT,
+                     "copy is 3");
   options = defaults;
   options.policy = 2;
   refuse_negotiation(foreign_versioned(layout, 0, 0, &deleted), &deleted, &one, &options, DLRO_ERR_ARGUMENT,
@@ -773,7 +775,8 @@ static void negotiation_refusals(void) {
   layout.dtype = nonsense;
   refuse_negotiation(foreign_versioned(layout, 0, 0, &deleted), &deleted, &one, NULL, DLRO_ERR_DTYPE, "bits 7");
   layout.dtype = float4;
-  refuse_negotiation(foreign_versioned(layout, 1, PADDED_FLAG, &deleted), &deleted, NULL, NULL, DLRO_ERR_DTYPE, "padded");
+  refuse_negotiation(foreign_versioned(layout, 1, PADDED_FLAG, &deleted), &deleted, NULL, NULL, DLRO_ERR_DTYPE,
+                     "padded");
   options = defaults;
   options.copy = DLRO_COPY_ALWAYS; /* the copy would be padded too, and the source stays alive */
   refuse_negotiation(foreign_versioned(layout, 1, PADDED_FLAG, &deleted), &deleted, NULL, &options, DLRO_ERR_DTYPE,
@@ -874,7 +877,8 @@ static void exchange_tables(void) {
   CHECK_OK(dlro_exchange_api_select(third, &found));
   CHECK(found == &first);
   second->prev_api = NULL;
-  CHECK_STATUS(dlro_exchange_api_select(third, &found), DLRO_ERR_VERSION, "no table of major version 1; the last table looked at has version 2.7");
+  CHECK_STATUS(dlro_exchange_api_select(third, &found), DLRO_ERR_VERSION,
+               "no table of major version 1; the last table looked at has version 2.7");
   CHECK(found == NULL);
   third->prev_api = NULL;
   CHECK_STATUS(dlro_exchange_api_select(third, &found), DLRO_ERR_VERSION, "3.7");

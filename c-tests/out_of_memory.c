@@ -127,7 +127,9 @@ static char path[128], archive_path[128], saved_path[128];
 
 static DLTensor layout_of(int64_t *strides) { return host_tensor(values, FLOAT32, 2, shape, strides); }
 
-static void foreign(struct scene *scene) { scene->tensor = foreign_versioned(layout_of(row_major), 0, 0, &scene->ended); }
+static void foreign(struct scene *scene) {
+  scene->tensor = foreign_versioned(layout_of(row_major), 0, 0, &scene->ended);
+}
 
 static void foreign_read_only(struct scene *scene) {
   scene->tensor = foreign_versioned(layout_of(row_major), 0, DLPACK_FLAG_BITMASK_READ_ONLY, &scene->ended);
@@ -201,6 +203,16 @@ static void mapped(struct scene *scene) { CHECK_OK(dlro_npy_map(path, DLRO_MAP_R
 
 static void an_archive(struct scene *scene) {
   CHECK_OK(dlro_safetensors_map(archive_path, DLRO_MAP_READ_ONLY, &scene->archive));
+}
+
+/* Over a file that somebody else mapped, large enough that the library looks for it in the process's map table. */
+static uint8_t *foreign_mapping;
+enum { FOREIGN_MAPPING = 8 << 20 };
+
+static void foreign_mapped(struct scene *scene) {
+  int64_t length[1] = {FOREIGN_MAPPING};
+  const DLTensor layout = host_tensor(foreign_mapping, UINT8, 1, length, NULL);
+  scene->tensor = foreign_versioned(layout, 0, DLPACK_FLAG_BITMASK_READ_ONLY, &scene->ended);
 }
 
 static void a_buffer(struct scene *scene) { CHECK_OK(dlro_buffer_new(sizeof values, &scene->buffer)); }
@@ -367,6 +379,7 @@ static const struct operation operations[] = {
     {"dlro_tensor_import, column-major", foreign, import_column_major, OUT, true, false},
     {"dlro_tensor_import, row-major and large", foreign_large, import_row_major, OUT, true, false},
     {"dlro_tensor_import, WRITE on a mapped file", mapped, import_to_write, OUT, true, true},
+    {"dlro_tensor_import, WRITE on a foreign mapped file", foreign_mapped, import_to_write, OUT, true, true},
     {"dlro_tensor_share", ours, share, OUT, false, false},
     {"dlro_tensor_share, a window", ours, share_window, OUT, false, false},
     {"dlro_legacy_import", foreign_legacy_tensor, import_any, OUT, true, false},
@@ -646,7 +659,8 @@ static void many_failures(void) {
   } failing[] = {
       {"case B10: 10^5 exports of a dtype that does not exist", nothing, failing_export, DLRO_ERR_DTYPE, 100000, true},
       {"case B10: 10^5 imports that would need a copy", foreign, failing_import, DLRO_ERR_COPY_NEEDED, 100000, true},
-      {"10^4 legacy imports with wrong options", foreign_legacy_tensor, failing_options, DLRO_ERR_ARGUMENT, 10000, true},
+      {"10^4 legacy imports with wrong options", foreign_legacy_tensor, failing_options, DLRO_ERR_ARGUMENT, 10000,
+       true},
       {"10^4 legacy exports of a read-only tensor", ours_read_only, failing_legacy_export, DLRO_ERR_READ_ONLY, 10000,
        true},
       {"10^4 negotiations for a read-only tensor", foreign_read_only, failing_negotiation, DLRO_ERR_READ_ONLY, 10000,
@@ -699,7 +713,8 @@ static void more_than_there_is(void) {
     /* A broadcast tensor is small, and its copy is not. */
     int64_t zero[1] = {0};
     int ended;
-    struct DLManagedTensorVersioned *source = foreign_versioned(host_tensor(values, UINT8, 1, much, zero), 0, 0, &ended);
+    const DLTensor layout = host_tensor(values, UINT8, 1, much, zero);
+    struct DLManagedTensorVersioned *source = foreign_versioned(layout, 0, 0, &ended);
     CHECK_STATUS(dlro_tensor_copy(source, &tensor), DLRO_ERR_NO_MEMORY, "4611686018427387904 bytes");
     CHECK(tensor == NULL && ended == 0);
     dlro_tensor_release(source);
@@ -772,11 +787,26 @@ static void write_file(void) {
   dlro_tensor_release(scene.tensor);
 }
 
+static void map_file(void) {
+  const int file = memfd_create("out-of-memory", MFD_CLOEXEC); /* stays open: the library maps it through that */
+  struct scene scene;
+  CHECK(file >= 0 && ftruncate(file, FOREIGN_MAPPING) == 0);
+  foreign_mapping = (uint8_t *)mmap(NULL, FOREIGN_MAPPING, PROT_READ, MAP_SHARED, file, 0);
+  CHECK(foreign_mapping != MAP_FAILED);
+  memset(&scene, 0, sizeof scene);
+  foreign_mapped(&scene);
+  CHECK(import_to_write(&scene) == DLRO_OK);
+  CHECK(scene.out->flags == 0); /* a private view: what the operation below is about */
+  dlro_tensor_release(scene.out);
+  CHECK(scene.ended == 1);
+}
+
 int main(void) {
   static char output[1 << 16];
   struct scene scene;
   CHECK(setvbuf(stdout, output, _IOLBF, sizeof output) == 0);
   write_file();
+  map_file();
   /* This program's allocator is the library's. */
   memset(&scene, 0, sizeof scene);
   arm(0, false);
@@ -789,6 +819,7 @@ int main(void) {
   many_failures();
   more_than_there_is();
   much_in_a_row();
+  CHECK(munmap(foreign_mapping, FOREIGN_MAPPING) == 0);
   CHECK(unlink(path) == 0 && unlink(archive_path) == 0 && unlink(saved_path) == 0);
   return 0;
 }

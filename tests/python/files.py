@@ -8,7 +8,6 @@ import os
 import random
 import sys
 import tempfile
-import time
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32
 from ctypes import c_uint64, c_void_p
 
@@ -265,42 +264,10 @@ def damaged():
     print(f"20000 damaged files: {taken} taken and {refused} refused by both, {stricter} refused by ours alone, as documented")
 
 
-def times():
-    header = '{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}'
-    for size in [1 << 20, 4 << 30]:
-        text = (header % (size, size)).encode()
-        with open("large", "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            file.truncate(8 + len(text) + size)
-        archive, tensor = c_void_p(), c_void_p()
-
-        def ours():
-            call(lib.dlro_safetensors_map, b"large", 0, byref(archive))
-            call(lib.dlro_archive_tensor, archive, 0, byref(tensor))
-            lib.dlro_tensor_release(tensor)
-            lib.dlro_archive_release(archive)
-
-        def theirs():
-            with safetensors.safe_open("large", framework="np") as peer:
-                peer.get_slice("w")
-
-        best = []
-        for function in [ours, theirs]:
-            spans = []
-            for _ in range(300):
-                start = time.perf_counter()
-                function()
-                spans.append(time.perf_counter() - start)
-            best.append(sorted(spans)[150] * 1e6)
-        print(f"open and get a tensor of {size >> 20} MiB: {best[0]:.0f} us through ctypes, safe_open {best[1]:.0f} us")
-        os.unlink("large")
-
-
 with tempfile.TemporaryDirectory(dir=".") as folder:
     os.chdir(folder)
     npy()
     archives()
     damaged()
-    times()
     assert not [name for name in os.listdir(".") if name.endswith(".tmp")]
     os.chdir("..")
