@@ -103,12 +103,13 @@ struct scene {
   dlro_exported exported;
   struct dlro_buffer *buffer, *buffer_out;
   struct dlro_watch *watch;
+  dlro_archive *archive, *archive_out;
   int fd;      /* an input */
   int fd_out;
   int ended;   /* by a deleter or a release */
 };
 
-enum output { OUT, LEGACY, EXPORTED, BUFFER, WATCH, FD, NOTHING };
+enum output { OUT, LEGACY, EXPORTED, BUFFER, WATCH, ARCHIVE, FD, NOTHING };
 
 struct operation {
   const char *name;
@@ -122,7 +123,7 @@ struct operation {
 static float values[64 * 64];
 static int64_t shape[2] = {64, 64}, transposed[2] = {1, 64}, row_major[2] = {64, 1};
 static const char PATH[] = "out-of-memory.npy";
-static char path[128];
+static char path[128], archive_path[128], saved_path[128];
 
 static DLTensor layout_of(int64_t *strides) { return host_tensor(values, FLOAT32, 2, shape, strides); }
 
@@ -151,6 +152,12 @@ static void foreign_packed(struct scene *scene) {
   layout.dtype.code = kDLFloat4_e2m1fn;
   layout.dtype.bits = 4;
   scene->tensor = foreign_versioned(layout, 1, 0, &scene->ended);
+}
+
+/* Neither row-major nor column-major: every second column. */
+static void foreign_strided(struct scene *scene) {
+  static int64_t half[2] = {64, 32}, every_second[2] = {64, 2};
+  scene->tensor = foreign_versioned(host_tensor(values, FLOAT32, 2, half, every_second), 0, 0, &scene->ended);
 }
 
 static void foreign_large(struct scene *scene) {
@@ -193,6 +200,10 @@ static void own_legacy_tensor(struct scene *scene) {
 static void nothing(struct scene *scene) { (void)scene; }
 
 static void mapped(struct scene *scene) { CHECK_OK(dlro_npy_map(path, DLRO_MAP_READ_ONLY, &scene->tensor)); }
+
+static void an_archive(struct scene *scene) {
+  CHECK_OK(dlro_safetensors_map(archive_path, DLRO_MAP_READ_ONLY, &scene->archive));
+}
 
 /* Over a file that somebody else mapped, large enough that the library looks for it in the process's map table. */
 static uint8_t *foreign_mapping;
@@ -310,6 +321,22 @@ static int32_t map_copy_on_write(struct scene *scene) {
   return (int32_t)dlro_npy_map(path, DLRO_MAP_COPY_ON_WRITE, &scene->out);
 }
 
+static int32_t map_archive(struct scene *scene) {
+  return (int32_t)dlro_safetensors_map(archive_path, DLRO_MAP_READ_ONLY, &scene->archive_out);
+}
+
+static int32_t archive_tensor(struct scene *scene) {
+  return (int32_t)dlro_archive_tensor(scene->archive, 0, &scene->out);
+}
+
+static int32_t save_npy(struct scene *scene) { return (int32_t)dlro_npy_save(saved_path, scene->tensor); }
+
+static int32_t save_archive(struct scene *scene) {
+  const char *const names[] = {"a", "b"}, *const keys[] = {"k"};
+  const struct DLManagedTensorVersioned *const tensors[] = {scene->tensor, scene->tensor};
+  return (int32_t)dlro_safetensors_save(saved_path, 2, names, tensors, 1, keys, keys);
+}
+
 static int32_t buffer_new(struct scene *scene) { return (int32_t)dlro_buffer_new(100000, &scene->buffer_out); }
 
 static int32_t buffer_wrap(struct scene *scene) {
@@ -373,6 +400,10 @@ static const struct operation operations[] = {
     {"dlro_tensor_copy_into, overlapping", foreign_overlapping, copy_over_itself, NOTHING, false, false},
     {"dlro_npy_map, read-only", nothing, map_read_only, OUT, false, false},
     {"dlro_npy_map, copy-on-write", nothing, map_copy_on_write, OUT, false, false},
+    {"dlro_safetensors_map", nothing, map_archive, ARCHIVE, false, false},
+    {"dlro_archive_tensor", an_archive, archive_tensor, OUT, false, false},
+    {"dlro_npy_save, strided", foreign_strided, save_npy, NOTHING, false, false},
+    {"dlro_safetensors_save", foreign_transposed, save_archive, NOTHING, false, false},
     {"dlro_buffer_new", nothing, buffer_new, BUFFER, false, false},
     {"dlro_buffer_wrap", nothing, buffer_wrap, BUFFER, false, false},
     {"dlro_buffer_map", nothing, buffer_map, BUFFER, false, false},
@@ -392,6 +423,7 @@ static void **output_of(struct scene *scene, enum output output) {
     case LEGACY: return (void **)(void *)&scene->legacy_out;
     case EXPORTED: return (void **)(void *)&scene->exported.versioned;
     case BUFFER: return (void **)(void *)&scene->buffer_out;
+    case ARCHIVE: return (void **)(void *)&scene->archive_out;
     case WATCH: return (void **)(void *)&scene->watch;
     default: return NULL;
   }
@@ -436,6 +468,8 @@ static void end(const struct operation *operation, struct scene *scene, bool suc
   if (scene->legacy_out != NULL) scene->legacy_out->deleter(scene->legacy_out);
   if (scene->exported.legacy != NULL) scene->exported.legacy->deleter(scene->exported.legacy);
   dlro_watch_release(scene->watch);
+  dlro_archive_release(scene->archive_out);
+  dlro_archive_release(scene->archive);
   dlro_buffer_release(scene->buffer_out);
   dlro_buffer_release(scene->buffer);
   if (scene->fd >= 0) close(scene->fd);
@@ -443,7 +477,8 @@ static void end(const struct operation *operation, struct scene *scene, bool suc
 }
 
 static bool counts(const struct operation *operation) {
-  return operation->prepare != nothing && operation->prepare != mapped && operation->prepare != a_buffer;
+  return operation->prepare != nothing && operation->prepare != mapped && operation->prepare != a_buffer &&
+         operation->prepare != an_archive;
 }
 
 static bool hands_over_an_owner(const struct operation *operation) {
@@ -732,7 +767,11 @@ static void write_file(void) {
   /* 1 MiB, which is worth a mapping */
   static uint8_t file[128 + (1 << 20)];
   static const char header[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (1048576,), }";
+  const char *const name = "w";
+  const struct DLManagedTensorVersioned *tensor;
+  struct scene scene;
   FILE *stream;
+  memset(&scene, 0, sizeof scene);
   memcpy(file, "\x93NUMPY\1\0\x76\0", 10);
   memset(file + 10, ' ', 118);
   memcpy(file + 10, header, sizeof header - 1);
@@ -740,6 +779,12 @@ static void write_file(void) {
   snprintf(path, sizeof path, "%ld-%s", (long)getpid(), PATH);
   stream = fopen(path, "wb");
   CHECK(stream != NULL && fwrite(file, 1, sizeof file, stream) == sizeof file && fclose(stream) == 0);
+  snprintf(archive_path, sizeof archive_path, "%ld-out-of-memory.safetensors", (long)getpid());
+  snprintf(saved_path, sizeof saved_path, "%ld-out-of-memory.saved", (long)getpid());
+  foreign(&scene);
+  tensor = scene.tensor;
+  CHECK_OK(dlro_safetensors_save(archive_path, 1, &name, &tensor, 1, &name, &name));
+  dlro_tensor_release(scene.tensor);
 }
 
 static void map_file(void) {
@@ -775,6 +820,6 @@ int main(void) {
   more_than_there_is();
   much_in_a_row();
   CHECK(munmap(foreign_mapping, FOREIGN_MAPPING) == 0);
-  CHECK(unlink(path) == 0);
+  CHECK(unlink(path) == 0 && unlink(archive_path) == 0 && unlink(saved_path) == 0);
   return 0;
 }

@@ -6,7 +6,7 @@
  * dlro_managed_tensor_allocator), import (dlro_tensor_import), access (dlro_tensor_validate ...
  * dlro_device_is_host), release, share, freeze (dlro_tensor_release, ..._share, ..._freeze), legacy and
  * negotiation (dlro_legacy_import ... dlro_exchange_api_select), copy (dlro_tensor_copy, ..._copy_into), files
- * (dlro_npy_map).
+ * (dlro_npy_map, dlro_safetensors_map, dlro_archive_..., dlro_npy_save, dlro_safetensors_save).
  *
  * Words. A managed tensor is a DLManagedTensorVersioned, a legacy tensor a DLManagedTensor. Memory is WRITABLE
  * (whoever holds a tensor over it may write), READ_ONLY (who holds this tensor must not write, somebody else
@@ -491,6 +491,11 @@ typedef enum dlro_freeze_flags {
    */
   DLRO_FREEZE_ENFORCE = 1,
 } dlro_freeze_flags;
+
+/**
+ * An open safetensors file. Made by `dlro_safetensors_map`, ended by `dlro_archive_release`.
+ */
+typedef struct dlro_archive dlro_archive;
 
 /**
  * Memory that tensors are windows on. Used through pointers only.
@@ -1467,6 +1472,199 @@ DLRO_MUST_USE
 dlro_status dlro_npy_map(const char *path,
                          dlro_map_mode mode,
                          struct DLManagedTensorVersioned **out);
+
+/**
+ * Maps a safetensors file. Its tensors are then had by number or by name without reading more of the file.
+ *
+ * Only the header is read, and all of it is checked, so the time does not depend on the size of the elements.
+ * Refused are: a wrong header length, text that is not JSON or has other types than it should, a name twice,
+ * `data_offsets` that overlap, leave a hole or do not fit shape and dtype, elements that end in the middle of a
+ * byte, and a file that is longer or shorter than the tensors. Header keys that the format does not have yet
+ * are skipped. The order of the tensors is that of their elements in the file.
+ *
+ * Ownership: on success `*out` belongs to the caller; it keeps the file mapped, and open where it may be mapped once
+ * more (read-only), and so does every tensor that is made from it, on its own. On failure `*out` is NULL and the
+ * file closed.
+ *
+ * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (unknown mode),
+ * `DLRO_ERR_IO` (open, fstat, read or mmap failed), `DLRO_ERR_FORMAT` (no regular file, not safetensors,
+ * corrupt or truncated, a NUL in a name or in metadata, over 1024 dimensions; the sentence says what was found at which byte or for
+ * which tensor), `DLRO_ERR_DTYPE` (none of the format), `DLRO_ERR_BOUNDS` (a number of elements, a dimension or a
+ * size above 2^63 - 1), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any. Rule: safetensors 0.8, "Format"; where text and crate differ (spaces before the first '{'), the
+ * crate.
+ *
+ * # Safety
+ * `path` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_safetensors_map(const char *path,
+                                 dlro_map_mode mode,
+                                 struct dlro_archive **out);
+
+/**
+ * The number of tensors in the file; 0 for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+size_t dlro_archive_count(const struct dlro_archive *archive);
+
+/**
+ * The name of the tensor number `index`, from 0 on in the order of the elements in the file: UTF-8,
+ * NUL-terminated.
+ *
+ * Ownership: `*out` is the archive's and lives as long as it does. On failure it is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such tensor).
+ *
+ * Threads: any, also while others use the archive.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_name(const struct dlro_archive *archive,
+                              size_t index,
+                              const char **out);
+
+/**
+ * The number of the tensor called `name`, by binary search.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_ARGUMENT` (no tensor is called so; `*index` is 0 then).
+ *
+ * Threads: any, also while others use the archive.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive, `name` is NULL or a C string.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_find(const struct dlro_archive *archive,
+                              const char *name,
+                              size_t *index);
+
+/**
+ * Makes a tensor over the elements of the tensor number `index`: row-major, on the CPU, read-only or
+ * copy-on-write as the archive was mapped.
+ *
+ * All tensors of an archive lie in one mapping. A read-only one is `DLRO_MUTABILITY_READ_ONLY`; imported with
+ * `DLRO_ACCESS_WRITE` it gets a copy-on-write mapping of its own pages only. Copy-on-write tensors made twice from
+ * one index show the same memory. The data is aligned as the file aligns it, often not even to its
+ * own size. F4, F6_E2M3 and F6_E3M2 are packed, as in the file. Nobody may shorten the file while the tensor
+ * lives; reading behind its end is SIGBUS.
+ *
+ * Ownership: on success `*out` belongs to the caller. It does not need the archive, which may be released
+ * first. On failure `*out` is NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such tensor), `DLRO_ERR_DTYPE` (on a big-endian machine: the
+ * file's byte order), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any, also while others use the archive. Rule: safetensors 0.8, "Format".
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_tensor(const struct dlro_archive *archive,
+                                size_t index,
+                                struct DLManagedTensorVersioned **out);
+
+/**
+ * The number of pairs in the file's `__metadata__`; 0 for NULL. Never fails. Any thread.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+size_t dlro_archive_metadata_count(const struct dlro_archive *archive);
+
+/**
+ * Pair number `index` of the file's `__metadata__`, from 0 on in the header's order: UTF-8, NUL-terminated.
+ *
+ * Ownership: `*key` and `*value` are the archive's and live as long as it does. On failure they are NULL.
+ *
+ * Status: `DLRO_ERR_NULL`, `DLRO_ERR_BOUNDS` (no such pair).
+ *
+ * Threads: any, also while others use the archive.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive.
+ */
+DLRO_MUST_USE
+dlro_status dlro_archive_metadata(const struct dlro_archive *archive,
+                                  size_t index,
+                                  const char **key,
+                                  const char **value);
+
+/**
+ * Closes the file. Tensors that were made from it live on. NULL is accepted. Never fails. Any thread.
+ *
+ * # Safety
+ * `archive` is NULL or a live archive, which nobody uses afterwards.
+ */
+void dlro_archive_release(struct dlro_archive *archive);
+
+/**
+ * Saves a tensor of any layout as a NumPy `.npy` file, format 1.0, byte for byte as `numpy.save` saves that array.
+ *
+ * Column-major tensors are saved with `fortran_order` as they lie; other strided ones in C order, through a
+ * buffer of 1 MiB at most. Dense ones are written straight from memory.
+ * The file appears at once and whole: it is written under a temporary name in the same folder, brought to the
+ * disk, and renamed. A reader or a mapping of the old file keeps the old content, so a tensor may be saved over
+ * the very file that it is mapped from. A symbolic link is replaced itself, and what is no regular file is not
+ * replaced. The mode is 0666 less the umask.
+ *
+ * Ownership: the tensor stays the caller's. On failure the old file is as it was and the temporary one is gone,
+ * but for one case: where the sentence says "fsync of the folder", the new file is in place and a
+ * crash of the machine may undo that.
+ *
+ * Status, each with the path in front of its sentence: `DLRO_ERR_NULL`, `DLRO_ERR_VERSION`, `DLRO_ERR_BOUNDS` as
+ * in `dlro_tensor_validate`, `DLRO_ERR_BOUNDS` also for more than NumPy's 64 dimensions; `DLRO_ERR_DTYPE` (bfloat16,
+ * float8 and below, integers below 8 bits, more than one lane: what NumPy has no name for), `DLRO_ERR_DEVICE`
+ * (the host cannot read the memory), `DLRO_ERR_IO` (what the system refused: open, write, no space, fsync, rename;
+ * or the path exists and is no regular file), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any; nobody may write the elements meanwhile. Rule: `numpy.lib.format.write_array` of NumPy 2.
+ *
+ * # Safety
+ * `path` is NULL or a C string; `tensor` is NULL or a live managed tensor whose memory is there.
+ */
+DLRO_MUST_USE
+dlro_status dlro_npy_save(const char *path,
+                          const struct DLManagedTensorVersioned *tensor);
+
+/**
+ * Saves `count` tensors of any layout, each under its name, as a safetensors file.
+ *
+ * The file is, byte for byte, what `safetensors.numpy.save_file` writes: the wider dtypes first, and those of one
+ * dtype by name, whatever order they are given in. `metadata_count` pairs `metadata_keys[i]`, `metadata_values[i]`
+ * become its `__metadata__`, in that order; with none there is no such key. All text is UTF-8.
+ * Each array may be NULL where its count is 0. The elements are saved in C order; see `dlro_npy_save` for how
+ * strided ones are written and how the file takes the place of an old one.
+ *
+ * Ownership: everything stays the caller's. On failure as in `dlro_npy_save`.
+ *
+ * Status, each with the path in front of its sentence, and the tensor's name where it is one tensor's fault:
+ * `DLRO_ERR_NULL` (also an element of an array), `DLRO_ERR_VERSION`, `DLRO_ERR_BOUNDS` as in
+ * `dlro_tensor_validate`, `DLRO_ERR_BOUNDS` also for a header above 100 MB; `DLRO_ERR_ARGUMENT` (a name or key that
+ * is there twice or no UTF-8, a tensor called `__metadata__`), `DLRO_ERR_DTYPE` (the format has no name for it;
+ * padded sub-byte elements, or packed ones that end within a byte), `DLRO_ERR_DEVICE`, `DLRO_ERR_IO`,
+ * `DLRO_ERR_UNSUPPORTED` (a big-endian machine), `DLRO_ERR_NO_MEMORY`.
+ *
+ * Threads: any; nobody may write the elements meanwhile. Rule: safetensors 0.8, "Format" and `serialize`.
+ *
+ * # Safety
+ * `path` is NULL or a C string; the arrays hold as many pointers as their counts say, to C strings and to live
+ * managed tensors whose memory is there.
+ */
+DLRO_MUST_USE
+dlro_status dlro_safetensors_save(const char *path,
+                                  size_t count,
+                                  const char *const *names,
+                                  const struct DLManagedTensorVersioned *const *tensors,
+                                  size_t metadata_count,
+                                  const char *const *metadata_keys,
+                                  const char *const *metadata_values);
 
 /**
  * Copies a tensor into memory that the kernel seals: from then on no process can write, shrink or grow it.

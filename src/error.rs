@@ -145,6 +145,9 @@ pub enum Error {
     NotOurs { what: &'static str },
     NotUtf8 { what: &'static str },
     ExchangeSlotNull { slot: &'static str },
+    NullElement { what: &'static str, index: usize },
+    Name { name: Excerpt, why: &'static str },
+    NoSuchIndex { what: &'static str, index: usize, count: usize },
     Ndim { found: i32, most: usize },
     NegativeDimension { axis: usize, value: i64 },
     Overflow { what: &'static str },
@@ -157,6 +160,12 @@ pub enum Error {
     NotRegularFile,
     Format { offset: u64, expected: &'static str, found: Excerpt },
     FileTooShort { expected: u64, found: u64 },
+    FileTooLong { expected: u64, found: u64 },
+    TensorPlace { name: Excerpt, begin: u64, expected: u64 },
+    TensorExtent { name: Excerpt, found: u64, expected: u64 },
+    TensorPartByte { name: Excerpt, bits: u64 },
+    HeaderTooLong { most: u64 },
+    NotReplaceable,
     Unsupported { what: &'static str },
     Panicked,
 }
@@ -220,15 +229,20 @@ impl Error {
             Error::Overlap | Error::NullStrides { .. } | Error::ShapesDiffer { .. } | Error::RanksDiffer { .. } => {
                 DLRO_ERR_LAYOUT
             }
-            Error::Null { .. } | Error::NullShape { .. } | Error::NullData { .. } => DLRO_ERR_NULL,
+            Error::Null { .. } | Error::NullElement { .. } | Error::NullShape { .. } | Error::NullData { .. } => {
+                DLRO_ERR_NULL
+            }
             Error::UnknownValue { .. }
             | Error::StructSize { .. }
             | Error::UnknownTail { .. }
             | Error::AlignmentNotPowerOfTwo { .. }
             | Error::NotOurs { .. }
+            | Error::Name { .. }
             | Error::NotUtf8 { .. }
             | Error::ExchangeSlotNull { .. } => DLRO_ERR_ARGUMENT,
-            Error::Ndim { .. }
+            Error::NoSuchIndex { .. }
+            | Error::HeaderTooLong { .. }
+            | Error::Ndim { .. }
             | Error::NegativeDimension { .. }
             | Error::Overflow { .. }
             | Error::AddressWraps { .. }
@@ -236,8 +250,14 @@ impl Error {
             | Error::TooManyTensors { .. }
             | Error::OutOfMemoryRange { .. } => DLRO_ERR_BOUNDS,
             Error::NoMemory { .. } => DLRO_ERR_NO_MEMORY,
-            Error::Io { .. } => DLRO_ERR_IO,
-            Error::NotRegularFile | Error::Format { .. } | Error::FileTooShort { .. } => DLRO_ERR_FORMAT,
+            Error::Io { .. } | Error::NotReplaceable => DLRO_ERR_IO,
+            Error::NotRegularFile
+            | Error::Format { .. }
+            | Error::FileTooShort { .. }
+            | Error::FileTooLong { .. }
+            | Error::TensorPlace { .. }
+            | Error::TensorExtent { .. }
+            | Error::TensorPartByte { .. } => DLRO_ERR_FORMAT,
             Error::Unsupported { .. } => DLRO_ERR_UNSUPPORTED,
             Error::Panicked => DLRO_ERR_INTERNAL,
         }
@@ -368,6 +388,9 @@ impl fmt::Display for Error {
             Error::NotOurs { what } => write!(f, "{what} was not made by this library; import it with DLRO_IMPORT_ADOPT first"),
             Error::NotUtf8 { what } => write!(f, "{what} is not UTF-8"),
             Error::ExchangeSlotNull { slot } => write!(f, "the exchange API's {slot} is NULL, which DLPack allows of dltensor_from_py_object_no_sync only"),
+            Error::NullElement { what, index } => write!(f, "{what}[{index}] is NULL"),
+            Error::Name { name, why } => write!(f, "the name {name:?} {why}"),
+            Error::NoSuchIndex { what, index, count } => write!(f, "index is {index}, and there are {count} {what}"),
             Error::Ndim { found, most } => write!(f, "ndim is {found}; it must be from 0 to {most}"),
             Error::NegativeDimension { axis, value } => write!(f, "shape[{axis}] is {value}; dimensions must be >= 0"),
             Error::Overflow { what } => write!(f, "{what} does not fit in 63 bits"),
@@ -391,6 +414,25 @@ impl fmt::Display for Error {
             Error::FileTooShort { expected, found } => {
                 write!(f, "the file must have {expected} bytes for what is asked of it, and has {found}")
             }
+            Error::FileTooLong { expected, found } => {
+                write!(f, "the file's tensors end at byte {expected}, and it has {found}: the rest belongs to no tensor")
+            }
+            Error::TensorPlace { name, begin, expected } => write!(
+                f,
+                "tensor {name:?}: its data_offsets begin at {begin}, and the tensors before it end at {expected}: {}",
+                if begin < expected { "they overlap" } else { "a hole" }
+            ),
+            Error::TensorExtent { name, found, expected } => write!(
+                f,
+                "tensor {name:?}: its data_offsets hold {found} bytes, and its shape and dtype need {expected}"
+            ),
+            Error::TensorPartByte { name, bits } => {
+                write!(f, "tensor {name:?}: its elements take {bits} bits, which is no whole number of bytes")
+            }
+            Error::HeaderTooLong { most } => {
+                write!(f, "names, shapes and metadata need a header of more than {most} bytes, the format's maximum")
+            }
+            Error::NotReplaceable => f.write_str("it exists and is not a regular file, and only those are replaced"),
             Error::Unsupported { what } => write!(f, "{what} is not supported on this system"),
             Error::Panicked => f.write_str("a defect in dlpack_ro: it panicked; please report it"),
         }

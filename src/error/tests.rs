@@ -39,6 +39,9 @@ fn every_error() -> Vec<Error> {
         Error::NotOurs { what: "the tensor" },
         Error::NotUtf8 { what: "the label" },
         Error::ExchangeSlotNull { slot: "managed_tensor_allocator" },
+        Error::NullElement { what: "names", index: 96 },
+        Error::Name { name: text, why: "is there twice" },
+        Error::NoSuchIndex { what: "tensors", index: 97, count: 98 },
         Error::Ndim { found: -60, most: 61 },
         Error::NegativeDimension { axis: 62, value: -63 },
         Error::Overflow { what: "the tensor's size or extent in bytes" },
@@ -51,6 +54,12 @@ fn every_error() -> Vec<Error> {
         Error::NotRegularFile,
         Error::Format { offset: 70, expected: "a Python dict", found: text },
         Error::FileTooShort { expected: 91, found: 90 },
+        Error::FileTooLong { expected: 99, found: 100 },
+        Error::TensorPlace { name: text, begin: 101, expected: 102 },
+        Error::TensorExtent { name: text, found: 103, expected: 104 },
+        Error::TensorPartByte { name: text, bits: 105 },
+        Error::HeaderTooLong { most: 106 },
+        Error::NotReplaceable,
         Error::Unsupported { what: "sealed memory" },
         Error::Panicked,
     ];
@@ -81,9 +90,12 @@ fn every_error() -> Vec<Error> {
             Error::NullShape { .. } | Error::NullData { .. } | Error::UnknownValue { .. } => {}
             Error::StructSize { .. } | Error::UnknownTail { .. } | Error::AlignmentNotPowerOfTwo { .. } => {}
             Error::NotOurs { .. } | Error::NotUtf8 { .. } | Error::ExchangeSlotNull { .. } | Error::Ndim { .. } => {}
+            Error::NullElement { .. } | Error::Name { .. } | Error::NoSuchIndex { .. } => {}
             Error::NegativeDimension { .. } | Error::Overflow { .. } | Error::AddressWraps { .. } => {}
             Error::HandlesDiffer | Error::OutOfMemoryRange { .. } | Error::NoMemory { .. } => {}
             Error::Io { .. } | Error::NotRegularFile | Error::Format { .. } | Error::FileTooShort { .. } => {}
+            Error::FileTooLong { .. } | Error::TensorPlace { .. } | Error::TensorExtent { .. } => {}
+            Error::TensorPartByte { .. } | Error::HeaderTooLong { .. } | Error::NotReplaceable => {}
             Error::Unsupported { .. } | Error::Panicked => {}
             Error::MustCopy { wanted } => match wanted {
                 Unmet::Writable | Unmet::NoOverlap | Unmet::RowMajor | Unmet::ColumnMajor => {}

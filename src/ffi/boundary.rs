@@ -2,7 +2,7 @@
 
 use super::library::dlro_status;
 use crate::error::{Error, Result, Status, cut};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::ptr::NonNull;
@@ -44,14 +44,15 @@ pub fn last_error() -> *const c_char {
     LAST.with(|last| unsafe { (*last.get()).text.as_ptr().cast() })
 }
 
-fn record(context: Option<&CStr>, error: &Error) {
+fn record(context: [Option<&CStr>; 2], error: &Error) {
     LAST.with(|last| {
         // SAFETY: the cell is this thread's own; printing an error calls nothing that comes back here.
         let last = unsafe { &mut *last.get() };
         last.len = 0;
-        if let Some(context) = context {
+        for (part, context) in context.into_iter().enumerate() {
+            let Some(context) = context else { continue };
             let bytes = context.to_bytes();
-            let mut tail = bytes.len().saturating_sub(CAPACITY / 2);
+            let mut tail = bytes.len().saturating_sub(CAPACITY / (2 + 2 * part));
             // Not in the middle of a UTF-8 character, which has up to three bytes behind its first.
             let skipped = bytes[tail..].iter().take(3).take_while(|&&byte| tail > 0 && byte & 0xc0 == 0x80).count();
             tail += skipped;
@@ -66,7 +67,7 @@ fn record(context: Option<&CStr>, error: &Error) {
 /// Runs the body of a function of the C API: error and panic alike become a status and a sentence.
 #[inline]
 pub fn status(body: impl FnOnce() -> Result<()>) -> dlro_status {
-    run(None, body)
+    run(|| [None; 2], body)
 }
 
 /// The same, with a path in front of the sentence.
@@ -76,28 +77,42 @@ pub fn status(body: impl FnOnce() -> Result<()>) -> dlro_status {
 pub unsafe fn status_at(path: *const c_char, body: impl FnOnce() -> Result<()>) -> dlro_status {
     // SAFETY: promised by the caller.
     let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
-    run(path, body)
+    run(|| [path, None], body)
+}
+
+/// The same, and behind the path the part of the call that is to blame, which the body names before it fails.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+pub unsafe fn status_at_part<'a>(
+    path: *const c_char,
+    body: impl FnOnce(&Cell<Option<&'a CStr>>) -> Result<()>,
+) -> dlro_status {
+    // SAFETY: promised by the caller.
+    let path = if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) };
+    let part = Cell::new(None);
+    run(|| [path, part.get()], || body(&part))
 }
 
 #[inline]
-fn run(context: Option<&CStr>, body: impl FnOnce() -> Result<()>) -> dlro_status {
+fn run<'a>(context: impl FnOnce() -> [Option<&'a CStr>; 2], body: impl FnOnce() -> Result<()>) -> dlro_status {
     match catch_unwind(AssertUnwindSafe(|| {
         #[cfg(test)]
         tests::panic_if_asked();
         body()
     })) {
         Ok(Ok(())) => Status::DLRO_OK as dlro_status,
-        Ok(Err(error)) => fail(context, error),
+        Ok(Err(error)) => fail(context(), error),
         Err(payload) => {
             // Its destructor is somebody's code too, and could panic.
             core::mem::forget(payload);
-            fail(context, Error::Panicked)
+            fail(context(), Error::Panicked)
         }
     }
 }
 
 #[cold]
-fn fail(context: Option<&CStr>, error: Error) -> dlro_status {
+fn fail(context: [Option<&CStr>; 2], error: Error) -> dlro_status {
     record(context, &error);
     error.status() as dlro_status
 }

@@ -14,6 +14,28 @@ pub fn allocate(nbytes: usize) -> Result<NonNull<c_void>> {
     NonNull::new(unsafe { libc::malloc(nbytes.max(1)) }).ok_or(Error::NoMemory { nbytes })
 }
 
+/// Moves a value into memory from malloc: a `Box` that can fail.
+pub fn place<T>(value: T) -> Result<NonNull<T>> {
+    const { assert!(align_of::<T>() <= align_of::<libc::max_align_t>()) };
+    let place = allocate(size_of::<T>())?.cast::<T>();
+    // SAFETY: new, large enough, and malloc aligns for every C type.
+    unsafe { place.write(value) };
+    Ok(place)
+}
+
+/// Moves a value out of memory from malloc, and frees that.
+///
+/// # Safety
+/// `place` came from [`place`], and nobody uses it afterwards.
+pub unsafe fn take<T>(place: NonNull<T>) -> T {
+    // SAFETY: holds a value, and is given up by the caller.
+    unsafe {
+        let value = place.read();
+        libc::free(place.as_ptr().cast());
+        value
+    }
+}
+
 /// An allocation for elements: what to free, and where the elements begin, aligned.
 #[derive(Debug)]
 pub struct Elements {

@@ -219,6 +219,7 @@ pub fn page_size() -> u64 {
     (unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as u64
 }
 
+/// The reason of the last failed call on this thread.
 pub fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }

@@ -6,6 +6,8 @@ pub mod guard;
 pub mod heap;
 pub mod mapped;
 pub mod npy;
+pub mod replacement;
+pub mod safetensors;
 pub mod sealed;
 
 #[cfg(all(test, loom))]

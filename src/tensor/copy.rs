@@ -109,10 +109,12 @@ fn intersect(a: &Checked, b: &Checked) -> bool {
     low_a < low_b + b.measure.span() && low_b < low_a + a.measure.span()
 }
 
+/// Copies elements between tensors that fit.
+///
 /// # Safety
 /// Both memories are there, the target may be written, and they do not overlap. Shape, dtype and padding
 /// are the same.
-unsafe fn copy_elements(source: &Checked, target: &Checked, threads: usize) -> Result<()> {
+pub unsafe fn copy_elements(source: &Checked, target: &Checked, threads: usize) -> Result<()> {
     let (Some(from), Some(to)) = (source.first(), target.first()) else { return Ok(()) };
     let pitch = source.dtype.pitch_bits(source.is_padded());
     if source.measure.row_major && target.measure.row_major && (threads <= 1 || pitch % 8 != 0) {

@@ -5,10 +5,11 @@ use super::managed::{Allocation, Description, Owned, Strides};
 use super::view::Checked;
 use super::{copy, layout};
 use crate::abi::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, MAX_NDIM, Result};
 use crate::memory::mapped::{Mode, Opened};
-use crate::memory::{Keeper, npy, sealed};
+use crate::memory::{Keeper, Memory, Mutability, npy, safetensors, sealed};
 use core::ffi::CStr;
+use core::ptr::NonNull;
 use std::os::fd::OwnedFd;
 
 /// Maps a `.npy` file.
@@ -69,4 +70,79 @@ fn over_npy(file: Opened, mode: Mode) -> Result<Owned> {
     let lent = mode != Mode::Sealed;
     // SAFETY: the keeper's mapping is handed over with this call.
     Ok(unsafe { allocation.first(&description, mode.mutability(), lent, (data, header.nbytes), keeper) })
+}
+
+/// A safetensors file: its header, and one mapping of all elements, on which the tensors are windows.
+#[derive(Debug)]
+pub struct Archive {
+    /// What is in it.
+    pub index: safetensors::Index,
+    memory: NonNull<Memory>,
+    mode: Mode,
+}
+
+impl Archive {
+    /// Opens, checks and maps a file.
+    pub fn map(path: &CStr, mode: Mode) -> Result<Self> {
+        let file = Opened::open(path)?;
+        // Read and not looked at through the mapping, which another process may write meanwhile; a short header in
+        // one call.
+        let mut start = [0; 4096];
+        let start = file.read_start(&mut start)?;
+        let length = safetensors::length_to_read(start, file.size)?;
+        let mut text = safetensors::reserved(length)?;
+        text.extend_from_slice(&start[..start.len().min(length)]); // there is room
+        if text.len() < length {
+            text.resize(length, 0);
+            let found = file.read_start(&mut text)?.len() as u64;
+            if found < length as u64 {
+                return Err(Error::FileTooShort { expected: length as u64, found }); // shortened a moment ago
+            }
+        }
+        let index = safetensors::Index::parse(text, file.size)?;
+        let nbytes = index.nbytes();
+        let (base, keeper) = if nbytes == 0 {
+            (core::ptr::null_mut(), Keeper::Owner { owner: core::ptr::null_mut(), release: None })
+        } else {
+            let mapping = file.map(index.data_offset(), nbytes, mode)?;
+            (mapping.first(), Keeper::Mapping(mapping))
+        };
+        // Lent, as every file: whoever can write it can change it.
+        let memory = Memory::allocate(mode.mutability(), true, base, nbytes, || keeper)?;
+        Ok(Archive { index, memory, mode })
+    }
+
+    /// Makes a tensor over the elements of one entry.
+    pub fn tensor(&self, number: usize) -> Result<Owned> {
+        let mut shape = [0; MAX_NDIM];
+        let found = self.index.tensor(number, &mut shape)?;
+        // SAFETY: we hold a reference.
+        let memory = unsafe { self.memory.as_ref() };
+        let description = Description {
+            shape: &shape[..found.ndim],
+            strides: Strides::RowMajor,
+            dtype: Dtype::new(found.dtype)?,
+            device: DLDevice { device_type: kDLCPU, device_id: 0 },
+            data: if found.nbytes == 0 {
+                core::ptr::null_mut()
+            } else {
+                memory.base.wrapping_add(found.begin as usize)
+            },
+            byte_offset: 0,
+            flags: Flags::empty(),
+            at_least_minor: 0,
+        };
+        let allocation = Allocation::new(found.ndim, false)?;
+        memory.borrow.enter(self.mode.mutability(), memory.lent)?;
+        memory.retain();
+        // SAFETY: entered and retained just now.
+        Ok(unsafe { allocation.another(self.memory, &description, self.mode.mutability()) })
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        // SAFETY: our reference ends here. Read-only tensors are not counted, and neither were we.
+        unsafe { Memory::leave(self.memory, Mutability::ReadOnly) }
+    }
 }

@@ -252,8 +252,9 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
     unsafe {
         let block = (*tensor).manager_ctx.cast::<Block>();
         let Block { memory, entered, .. } = *block;
-        // The first tensor's block is part of its memory's allocation and goes with it.
-        if block.add(1).cast::<Memory>() != memory.as_ptr() {
+        // The first tensor's block is part of its memory's allocation and goes with it. That the memory lies right
+        // behind a block would prove nothing: an allocator without headers may put another allocation there.
+        if Memory::start(memory).cast::<Block>().as_ptr() != block {
             libc::free(block.cast());
         }
         Memory::leave(memory, entered);

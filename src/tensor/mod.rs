@@ -11,6 +11,7 @@ pub mod legacy;
 pub mod managed;
 pub mod negotiate;
 pub mod requirements;
+pub mod save;
 pub mod strided;
 pub mod view;
 pub mod watch;
