@@ -66,9 +66,7 @@ fn unit() -> String {
     for word in words() {
         if code.contains(&format!("  {word} = ")) {
             unit.push_str(&format!("enum {{ use_{word} = (int){word} + 1 }};\n"));
-        } else if code.contains(&format!("}} {word};")) && !word.ends_with("_values") && !word.ends_with("_flags") {
-            unit.push_str(&format!("extern {word} *use_{word}; {word} *use_{word};\n"));
-        } else if code.contains(&format!(" {word};\n")) && code.contains("typedef") && word.starts_with("dlro_") {
+        } else if code.contains(&format!(" {word};\n")) && word.starts_with("dlro_") {
             unit.push_str(&format!("extern {word} *use_{word}; {word} *use_{word};\n"));
         }
     }
