@@ -56,51 +56,16 @@ fn wrong_programs_do_not_compile() {
     }
 }
 
-/// The names that the header defines, of constants.
-fn constants() -> Vec<String> {
-    let header = std::fs::read_to_string(root().join("include/dlpack_ro.h")).expect("the header is there");
-    let values = header.lines().filter_map(|line| {
-        let line = line.trim();
-        let name = line.split(" = ").next()?;
-        let named = name.starts_with("DLRO_") && line.ends_with(',') && !name.contains(['(', ' ']);
-        let version = line.strip_prefix("#define ").filter(|rest| rest.starts_with("DLRO_VERSION"));
-        if named { Some(name) } else { version.and_then(|rest| rest.split(' ').next()) }
-    });
-    values.map(str::to_owned).collect()
-}
-
-/// Cases I11, I12: every constant and flag macro in a constant expression, every number of the width that it has in
-/// the library, every callback written out, and NULL for a deleter.
+/// Case I11: what the library passes as 32 bits has 32 bits in both languages.
 #[test]
-fn constants_are_constant_expressions() {
-    let constants = constants();
-    for some in ["DLRO_OK", "DLRO_ERR_INTERNAL", "DLRO_FREEZE_ENFORCE", "DLRO_MAP_COPY_ON_WRITE", "DLRO_VERSION"] {
-        assert!(constants.iter().any(|name| name == some), "{some} was not found in the header");
-    }
+fn numbers_have_their_width_in_c_and_cpp() {
     for cpp in [false, true] {
         let asserted = if cpp { "static_assert" } else { "_Static_assert" };
         let mut body = String::new();
-        for name in constants.iter().map(String::as_str).chain([
-            "DLPACK_FLAG_BITMASK_READ_ONLY",
-            "DLPACK_FLAG_BITMASK_IS_COPIED",
-            "DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED",
-        ]) {
-            body += &format!("{asserted}({name} >= 0, \"{name}\");\n");
-        }
         for number in ["status", "mutability", "access", "copy", "layout", "legacy_policy", "map_mode"] {
             body += &format!("{asserted}(sizeof(dlro_{number}) == 4, \"{number}\");\n");
         }
-        body += &format!("{asserted}(sizeof(dlro_import_options) == 40, \"options\");\n");
-        body += "static void release(void *owner) { (void)owner; }\n\
-                 static void set_error(void *context, const char *kind, const char *message) {\n\
-                   (void)context, (void)kind, (void)message;\n\
-                 }\n\
-                 void (*const releases[])(void *) = {release, NULL};\n\
-                 void (*const errors[])(void *, const char *, const char *) = {set_error, NULL};\n\
-                 struct DLManagedTensorVersioned ownerless;\n\
-                 void f(void);\n\
-                 void f(void) { ownerless.deleter = NULL; }\n";
-        let output = check(cpp, "constants", &body);
-        assert!(output.status.success(), "{}\n{body}", String::from_utf8_lossy(&output.stderr));
+        let output = check(cpp, "widths", &body);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
