@@ -5,8 +5,10 @@
  * Chapters: library (dlro_version ... dlro_last_error_copy), export (dlro_tensor_export, dlro_tensor_new,
  * dlro_managed_tensor_allocator), import (dlro_tensor_import), access (dlro_tensor_validate ...
  * dlro_device_is_host), release, share, freeze (dlro_tensor_release, ..._share, ..._freeze), legacy and
- * negotiation (dlro_legacy_import ... dlro_exchange_api_select), copy (dlro_tensor_copy, ..._copy_into), files
- * (dlro_npy_map, dlro_safetensors_map, dlro_archive_..., dlro_npy_save, dlro_safetensors_save).
+ * negotiation (dlro_legacy_import ... dlro_exchange_api_select), copy (dlro_tensor_copy, ..._copy_into), buffer
+ * (dlro_buffer_new ... dlro_buffer_tensor_counts), files (dlro_npy_map, dlro_safetensors_map, dlro_archive_...,
+ * dlro_npy_save, dlro_safetensors_save), sealed (dlro_tensor_seal, dlro_sealed_import), guard
+ * (dlro_guard_install, ..._watch, dlro_watch_release).
  *
  * Words. A managed tensor is a DLManagedTensorVersioned, a legacy tensor a DLManagedTensor. Memory is WRITABLE
  * (whoever holds a tensor over it may write), READ_ONLY (who holds this tensor must not write, somebody else
