@@ -71,8 +71,14 @@ fn user(program: impl AsRef<OsStr>) -> Command {
     bare(program, &[&tools(false), &area().join("traps")])
 }
 
-/// A builder's command: cargo as these tests have it.
+/// A builder's command, after the first build: while cargo puts files in their place nobody else may read them.
 fn builder(program: impl AsRef<OsStr>) -> Command {
+    built();
+    first_builder(program)
+}
+
+/// A builder's command: cargo as these tests have it.
+fn first_builder(program: impl AsRef<OsStr>) -> Command {
     let cargo = Path::new(env!("CARGO")).parent().expect("cargo lies in a folder");
     let mut command = bare(program, &[&tools(false), cargo]);
     for name in ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
@@ -106,7 +112,7 @@ fn source() -> &'static Path {
 }
 
 fn configure(build: &Path, arguments: &[&str]) {
-    let mut cmake = builder("cmake");
+    let mut cmake = first_builder("cmake");
     cmake.arg("-S").arg(source().join("cmake")).arg("-B").arg(build).args(["-G", "Ninja"]).args(arguments);
     succeed(&mut cmake);
 }
@@ -121,7 +127,7 @@ fn built() -> &'static Path {
     BUILT.get_or_init(|| {
         let build = area().join("built");
         configure(&build, &["-DCMAKE_INSTALL_LIBDIR=lib"]);
-        succeed(builder("cmake").arg("--build").arg(&build));
+        succeed(first_builder("cmake").arg("--build").arg(&build));
         build
     })
 }
