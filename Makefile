@@ -37,7 +37,7 @@ demo: build target/python $(FILE)
 # NumPy for the demo, without root and without a virtual environment.
 target/python:
 	@mkdir -p $(DEMO) && rm -rf target/python.new
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target target/python.new "numpy>=2.1" "safetensors>=0.5"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target target/python.new "numpy>=2.1" "safetensors>=0.5" ml_dtypes
 	@mv target/python.new target/python
 
 $(DEMO)/activations.npy: | target/python

@@ -26,6 +26,8 @@ pub struct Watched {
     pub strides: [i64; Watched::AXES],
     /// Dimensions.
     pub shape: [i64; Watched::AXES],
+    /// The axes, the one with the widest stride first.
+    pub order: [usize; Watched::AXES],
     /// How many count; 0 also where no index can be given.
     pub ndim: usize,
     /// Bytes of an element; 0 for packed sub-byte ones.
@@ -184,13 +186,7 @@ mod linux {
         let item = i64::try_from(watched.item).ok().filter(|&item| item > 0)?;
         let mut rest = address.wrapping_sub(watched.first) as i64;
         let mut index = [0; Watched::AXES];
-        // The widest stride first; a negative one counts back from the first element.
-        let mut order = [0usize; Watched::AXES];
-        for (axis, place) in order.iter_mut().enumerate() {
-            *place = axis;
-        }
-        let axes = &mut order[..watched.ndim];
-        axes.sort_unstable_by_key(|&axis| core::cmp::Reverse(watched.strides[axis].unsigned_abs()));
+        let axes = &watched.order[..watched.ndim];
         // Negative strides: start from the lowest byte, and count their axes down.
         for &axis in axes.iter() {
             if watched.strides[axis] < 0 {

@@ -178,7 +178,7 @@ pub fn overlaps(shape: &[i64], strides: Option<&[i64]>) -> bool {
         }
     }
     let axes = &mut axes[..wide];
-    axes.sort_unstable_by(|a, b| b.cmp(a));
+    insertion_sort(axes, |a, b| a > b);
     // Each stride steps over everything that the narrower ones reach: no overlap, and nearly always the answer.
     let mut reach = 0u128;
     let nested = axes.iter().rev().all(|&(stride, steps)| {
@@ -187,6 +187,20 @@ pub fn overlaps(shape: &[i64], strides: Option<&[i64]>) -> bool {
         clear
     });
     !nested && collides(axes)
+}
+
+/// Sorts the few axes of a tensor so that `before` holds for neighbours; the standard library's sorts are made for
+/// thousands and take as many bytes of code.
+pub fn insertion_sort<T: Copy>(items: &mut [T], before: impl Fn(T, T) -> bool) {
+    for end in 1..items.len() {
+        let item = items[end];
+        let mut at = end;
+        while at > 0 && before(item, items[at - 1]) {
+            items[at] = items[at - 1];
+            at -= 1;
+        }
+        items[at] = item;
+    }
 }
 
 /// Whether some non-zero combination of steps, each from -steps to +steps, comes back to 0.

@@ -486,7 +486,7 @@ unsafe fn tile<T: Copy, const N: usize>(plan: &mut Plan, tile: Tile, next: Optio
 /// # Safety
 /// `a` times `b` items are there on both sides.
 #[allow(clippy::too_many_arguments)]
-#[inline(always)]
+#[inline(never)] // large, and once for each item size is enough
 unsafe fn rectangle<T: Copy, const N: usize>(
     to: *mut u8,
     to_a: isize,
@@ -529,7 +529,7 @@ unsafe fn rectangle<T: Copy, const N: usize>(
 ///
 /// # Safety
 /// `n` items are there on both sides.
-#[inline(always)]
+#[inline(never)]
 unsafe fn strided<T: Copy>(to: *mut u8, to_stride: isize, from: *const u8, from_stride: isize, n: usize) {
     let size = size_of::<T>() as isize;
     // SAFETY: as promised to us; each form has the strides that it is given.

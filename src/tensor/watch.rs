@@ -45,6 +45,7 @@ pub fn watch(tensor: &Checked, ours: Ours, label: &str) -> Result<NonNull<Watch>
         dtype_length: 0,
         strides: [0; Watched::AXES],
         shape: [0; Watched::AXES],
+        order: core::array::from_fn(|axis| axis),
         ndim: 0,
         item: 0,
         mutability: ours.mutability(),
@@ -65,6 +66,9 @@ pub fn watch(tensor: &Checked, ours: Ours, label: &str) -> Result<NonNull<Watch>
             watched.strides[axis] = if tensor.shape[axis] > 1 { stride.wrapping_mul(watched.item as i64) } else { 0 };
         }
     }
+    let strides = watched.strides;
+    let wider = |a: usize, b: usize| strides[a].unsigned_abs() > strides[b].unsigned_abs();
+    super::layout::insertion_sort(&mut watched.order[..watched.ndim], wider);
     let watch = heap::allocate(size_of::<Watch>())?.cast::<Watch>();
     match guard::watch(&watched) {
         Ok(place) => {
