@@ -917,3 +917,6 @@ mod parallel {
         unsafe { super::run(nest, target, source) }
     }
 }
+
+#[cfg(test)]
+mod tests;
