@@ -1,7 +1,7 @@
 """Copies of one thread in GB/s of the result, beside memcpy, NumPy and (where it is installed) PyTorch.
 
 Everything is measured in one run, in turn, over buffers that were touched before; the median counts. The ratio is
-to memcpy of as many bytes. Usage: copies.py LIBRARY
+to memcpy of as many bytes. Usage: copies.py LIBRARY [PART OF A NAME]
 """
 
 import ctypes
@@ -105,7 +105,8 @@ names = ["memcpy", "dlpack_ro", "numpy"] + (["torch"] if torch is not None else 
 print(f"copies, one thread, GB/s of the result and ratio to memcpy; NumPy {np.__version__}, ", end="")
 print(f"PyTorch {torch.__version__}" if torch is not None else "PyTorch not installed")
 print(f"  {'':44}" + "".join(f"{name:>16}" for name in names))
-results = [measure(label, source) for label, source in cases()]
+wanted = sys.argv[2] if len(sys.argv) > 2 else ""
+results = [measure(label, source) for label, source in cases() if wanted in label]
 worst = min(result["dlpack_ro"] for result in results)
 beaten = sum(result["dlpack_ro"] < max(result[name] for name in names[2:]) for result in results)
 print(f"  the worst ratio of dlpack_ro to memcpy is {worst:.2f}; a peer was faster in {beaten} of {len(results)} cases")

@@ -252,7 +252,8 @@ impl Plan {
         let (a, b) = (plan.dims[plan.a], plan.dims[plan.b]);
         let size = item as isize;
         plan.stream = nest.total >= STREAM_FROM;
-        plan.staged = item <= 32 && b.target == size && nest.total >= STAGE_FROM;
+        // With one fast axis for both sides lines are visited once anyway, and a stage would only be one more pass.
+        plan.staged = item <= 32 && b.target == size && nest.total >= STAGE_FROM && plan.a != MAX;
 
         // The tile: about square in bytes, longer in one direction where the other is short.
         let room = (TILE / item).max(1);
@@ -573,8 +574,8 @@ unsafe fn constant<T: Copy, const TO: isize, const FROM: isize>(to: *mut u8, fro
     for index in 0..n as isize {
         // SAFETY: as promised to us.
         unsafe {
-            let value = from.wrapping_offset(index * FROM).read_unaligned();
-            to.wrapping_offset(index * TO).write_unaligned(value);
+            let value = from.offset(index * FROM).read_unaligned();
+            to.offset(index * TO).write_unaligned(value);
         }
     }
 }
@@ -586,8 +587,8 @@ unsafe fn any<T: Copy>(to: *mut u8, to_stride: isize, from: *const u8, from_stri
     for index in 0..n as isize {
         // SAFETY: as promised to us.
         unsafe {
-            let value = from.wrapping_offset(index * from_stride).cast::<T>().read_unaligned();
-            to.wrapping_offset(index * to_stride).cast::<T>().write_unaligned(value);
+            let value = from.offset(index * from_stride).cast::<T>().read_unaligned();
+            to.offset(index * to_stride).cast::<T>().write_unaligned(value);
         }
     }
 }
