@@ -31,6 +31,14 @@
  * it leaves out #include and the layout checks.
  */
 
+/* A dlpack.h that came first decides what the names mean. */
+#if defined(DLPACK_DLPACK_H_) && !defined(DLPACK_MAJOR_VERSION) && \
+    (!defined(DLPACK_VERSION) || DLPACK_VERSION < 60)
+#error "dlpack_ro.h needs DLPack 0.6 or newer: include a newer dlpack.h, or dlpack_ro.h before the old one"
+#elif defined(DLPACK_MAJOR_VERSION) && DLPACK_MAJOR_VERSION != 1
+#error "dlpack_ro.h speaks DLPack 1: include a dlpack.h of version 1.x, or dlpack_ro.h before the other"
+#else
+
 
 #ifndef DLPACK_RO_H_
 #define DLPACK_RO_H_
@@ -196,9 +204,6 @@ typedef struct DLPackExchangeAPI {
 #endif
 
 #elif !defined(DLPACK_MAJOR_VERSION)
-#if !defined(DLPACK_VERSION) || DLPACK_VERSION < 60
-#error "dlpack_ro.h needs DLPack 0.6 or newer: include a newer dlpack.h, or dlpack_ro.h before the old one"
-#endif
 /* Before 1.0 there is neither a version nor the versioned struct. */
 typedef struct {
   uint32_t major;
@@ -212,9 +217,6 @@ typedef struct DLManagedTensorVersioned {
   uint64_t flags;
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
-
-#elif DLPACK_MAJOR_VERSION != 1
-#error "dlpack_ro.h speaks DLPack 1: include a dlpack.h of version 1.x, or dlpack_ro.h before the other"
 #endif
 
 #ifndef DLPACK_FLAG_BITMASK_READ_ONLY
@@ -240,15 +242,23 @@ struct DLPackExchangeAPI;
 #else
 #define DLRO_LAYOUT(name, condition) extern char dlro_layout_of_##name[(condition) ? 1 : -1]
 #endif
+/* What packing changes in structs without gaps is where they may lie, so that is looked at too. */
+struct dlro_layout_alignment {
+  char before;
+  struct DLManagedTensorVersioned tensor;
+};
+DLRO_LAYOUT(alignment, offsetof(struct dlro_layout_alignment, tensor) >= sizeof(void *));
 DLRO_LAYOUT(DLPackVersion, sizeof(DLPackVersion) == 8);
-DLRO_LAYOUT(DLDevice, sizeof(DLDeviceType) == 4 && sizeof(DLDevice) == 8 && offsetof(DLDevice, device_id) == 4);
+DLRO_LAYOUT(DLDeviceType, sizeof(DLDeviceType) == 4);
+DLRO_LAYOUT(DLDevice, sizeof(DLDevice) == 8 && offsetof(DLDevice, device_id) == 4);
 DLRO_LAYOUT(DLDataType, sizeof(DLDataType) == 4 && offsetof(DLDataType, lanes) == 2);
 DLRO_LAYOUT(DLTensor, offsetof(DLTensor, device) == sizeof(void *) &&
                           offsetof(DLTensor, ndim) == sizeof(void *) + 8 &&
                           offsetof(DLTensor, dtype) == sizeof(void *) + 12 &&
                           offsetof(DLTensor, shape) == sizeof(void *) + 16 &&
                           offsetof(DLTensor, strides) == 2 * sizeof(void *) + 16 &&
-                          offsetof(DLTensor, byte_offset) == 3 * sizeof(void *) + 16);
+                          offsetof(DLTensor, byte_offset) >= 3 * sizeof(void *) + 16 &&
+                          offsetof(DLTensor, byte_offset) + 8 == sizeof(DLTensor));
 DLRO_LAYOUT(DLManagedTensor, offsetof(DLManagedTensor, manager_ctx) == sizeof(DLTensor) &&
                                  offsetof(DLManagedTensor, deleter) == sizeof(DLTensor) + sizeof(void *));
 DLRO_LAYOUT(DLManagedTensorVersioned,
@@ -1764,3 +1774,5 @@ void dlro_watch_release(struct dlro_watch *watch);
 #endif  // __cplusplus
 
 #endif  /* DLPACK_RO_H_ */
+
+#endif /* a dlpack.h that this header can live with */
