@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each driver uses its part
 
 pub mod tools;
+pub mod header;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
