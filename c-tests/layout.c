@@ -81,7 +81,7 @@ static void structs(void) {
   FIELD(dlro_import_options, alignment, 24, 4);
   FIELD(dlro_import_options, device_type, 28, 4);
   FIELD(dlro_import_options, device_id, 32, 4);
-  FIELD(dlro_import_options, reserved, 36, 4);
+  FIELD(dlro_import_options, threads, 36, 4);
   SIZE(dlro_export_options, 32);
   FIELD(dlro_export_options, struct_size, 0, 8);
   FIELD(dlro_export_options, copy, 8, 4);
@@ -191,7 +191,7 @@ static void library_reads(void) {
   } of_import[] = {{0, DLRO_ERR_ARGUMENT, "options"},      {8, DLRO_ERR_ARGUMENT, "access is 77"},
                    {12, DLRO_ERR_ARGUMENT, "copy is 77"},  {16, DLRO_ERR_ARGUMENT, "layout is 77"},
                    {20, DLRO_ERR_ARGUMENT, "flags is 77"}, {24, DLRO_ERR_ARGUMENT, "alignment is 77"},
-                   {28, DLRO_ERR_DEVICE, "(type 77, id 0)"}, {36, DLRO_ERR_ARGUMENT, "reserved is 77"}},
+                   {28, DLRO_ERR_DEVICE, "(type 77, id 0)"}},
     of_export[] = {{0, DLRO_ERR_ARGUMENT, "options"},      {8, DLRO_ERR_ARGUMENT, "copy is 77"},
                    {12, DLRO_ERR_ARGUMENT, "policy is 77"}, {16, DLRO_ERR_ARGUMENT, "flags is 77"},
                    {20, DLRO_ERR_DEVICE, "(type 77, id 0)"}, {28, DLRO_ERR_ARGUMENT, "reserved is 77"}};

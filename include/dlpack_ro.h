@@ -1360,6 +1360,8 @@ dlro_status dlro_buffer_import(struct DLManagedTensorVersioned *tensor,
 /**
  * Takes one more reference to a buffer and answers the same pointer. NULL stays NULL. Never fails.
  *
+ * Ownership: the answer is a reference of the caller's own; the buffer lives until it is given back.
+ *
  * Threads: any, also while others use the buffer.
  *
  * # Safety

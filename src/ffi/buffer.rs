@@ -165,6 +165,8 @@ pub unsafe extern "C" fn dlro_buffer_import(
 
 /// Takes one more reference to a buffer and answers the same pointer. NULL stays NULL. Never fails.
 ///
+/// Ownership: the answer is a reference of the caller's own; the buffer lives until it is given back.
+///
 /// Threads: any, also while others use the buffer.
 ///
 /// # Safety
